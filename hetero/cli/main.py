@@ -1,0 +1,30 @@
+"""Entry point of the ``hetero`` command: joins the command modules and prints errors for people."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from hetero.errors import HeteroError
+
+app = typer.Typer(
+    name="hetero",
+    help="One interface to every accelerator, and a post-training stack on top.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+def main() -> None:
+    """Run the command line. A :class:`HeteroError` is printed as one message and exits with code 2."""
+    try:
+        app()
+    except HeteroError as error:
+        print(f"hetero: {error}", file=sys.stderr)
+        sys.exit(2)
+    except BrokenPipeError:
+        # The reader of our output went away (`hetero ... | head`): not a failure of ours.
+        sys.stderr.close()
+        sys.exit(141)
