@@ -1,0 +1,208 @@
+"""The recipe: every key of a training run, its type, default and meaning. Names are those of TRL.
+
+`hetero.train.recipe.reference` renders this file into docs/recipes.md: descriptions are documentation.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field
+
+from hetero.train.recipe.values import Flag, Names, Real, Reporters, Whole
+
+# Keys that only mean something while another key holds one of the given values.
+DEPENDS: dict[str, tuple[str, tuple[Any, ...]]] = {
+    "lora_r": ("use_peft", (True,)),
+    "lora_alpha": ("use_peft", (True,)),
+    "lora_dropout": ("use_peft", (True,)),
+    "lora_target_modules": ("use_peft", (True,)),
+    "lora_modules_to_save": ("use_peft", (True,)),
+    "packing_strategy": ("packing", (True,)),
+}
+
+
+def _key(section: str, default: Any, description: str, **constraints: Any) -> Any:
+    return Field(default, description=description, json_schema_extra={"section": section}, **constraints)
+
+
+class Recipe(BaseModel):
+    """A validated training recipe. `hetero.train.recipe.load` makes one from a YAML file and overrides.
+
+    Paths are absolute after `load`. `max_steps` above 0 wins over `num_train_epochs`, as in TRL.
+    """
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    # --- what to do
+    algorithm: Literal["sft"] = _key("Run", "sft", "Training algorithm.")
+    output_dir: str = _key(
+        "Run",
+        "runs/sft",
+        "Run directory: checkpoints, metrics, the resolved recipe and the trained model. "
+        "Relative to the current directory; `runs/<recipe name>` when left out.",
+    )
+    overwrite_output_dir: Flag = _key(
+        "Run", False, "Delete what an earlier run left in `output_dir` and start anew."
+    )
+    resume_from_checkpoint: Flag | str | None = _key(
+        "Run", None, "`true` continues from the newest intact checkpoint in `output_dir`; a path names one."
+    )
+    seed: Whole = _key("Run", 42, "Seed of data order, dropout, NEFTune and new weights.", ge=0)
+    device: str | None = _key(
+        "Run", None, "`cpu`, `cuda`, `ascend`, `metax:1` ...; the best one found when left out."
+    )
+    ops: str | None = _key(
+        "Run",
+        None,
+        "Which implementation each op uses, in the grammar of `HETERO_OPS`.",
+        examples=["rms_norm=reference"],
+    )
+
+    # --- model
+    model_name_or_path: str = _key(
+        "Model",
+        ...,
+        "A Transformers model folder (relative to the recipe), a Hub name in the local cache, or the "
+        "builtin `hetero:tiny-qwen2` / `hetero:tiny-llama`.",
+        examples=["models/SmolLM2-135M-Instruct"],
+    )
+    dtype: Literal["float32", "bfloat16"] = _key(
+        "Model", "float32", "Type of the weights and of the computation."
+    )
+    attn_implementation: str = _key(
+        "Model", "sdpa", "Attention of Transformers: `sdpa`, `eager` or another it knows."
+    )
+    gradient_checkpointing: Flag = _key(
+        "Model", False, "Recompute activations in the backward pass: less memory, about a third more time."
+    )
+    trust_remote_code: Literal[False] = _key(
+        "Model",
+        False,
+        "Code inside a model folder is never run; the key exists so that other tools' recipes load.",
+    )
+    chat_template_path: str | None = _key(
+        "Model", None, "A Jinja chat template that replaces the tokenizer's (relative to the recipe)."
+    )
+    eos_token: str | None = _key(
+        "Model", None, "End token, when the tokenizer's own is not the one that ends a turn."
+    )
+    resize_token_embeddings: Flag = _key(
+        "Model", False, "Add embedding rows for tokens that the model lacks."
+    )
+
+    # --- LoRA
+    use_peft: Flag = _key("LoRA", False, "Train a LoRA adapter instead of all weights.")
+    lora_r: Whole = _key("LoRA", 16, "Rank of the adapter.", ge=1)
+    lora_alpha: Real = _key(
+        "LoRA", 32.0, "Scale of the adapter: its output is multiplied by alpha / r.", gt=0
+    )
+    lora_dropout: Real = _key("LoRA", 0.05, "Dropout in front of the adapter.", ge=0, lt=1)
+    lora_target_modules: Literal["all-linear"] | Names = _key(
+        "LoRA", "all-linear", "Layers that get an adapter, by name.", examples=[["q_proj", "v_proj"]]
+    )
+    lora_modules_to_save: Names | None = _key("LoRA", None, "Layers trained whole beside the adapter.")
+
+    # --- data
+    dataset_name: str = _key(
+        "Data",
+        ...,
+        "A `.jsonl`, `.json` or `.parquet` file, a folder written by `Dataset.save_to_disk` or one that "
+        "holds such files per split (relative to the recipe), or the builtin `hetero:arithmetic`.",
+        examples=["data/train.jsonl"],
+    )
+    dataset_train_split: str = _key("Data", "train", "Split of a dataset folder to train on.")
+    eval_dataset_name: str | None = _key("Data", None, "Data for evaluation, in the forms of `dataset_name`.")
+    dataset_test_split: str | None = _key(
+        "Data", None, "Split to evaluate on: of `eval_dataset_name` when given, else of `dataset_name`."
+    )
+    partial_last_line: Literal["skip", "error"] = _key(
+        "Data", "skip", "A JSONL file whose last line is cut off: skip that line with a warning, or stop."
+    )
+    max_length: Whole | None = _key(
+        "Data",
+        1024,
+        "Longest sequence in tokens; the end of longer ones is cut off, and counted. `null`: no limit.",
+        ge=2,
+    )
+    completion_only_loss: Flag | None = _key(
+        "Data", None, "Train on the completion of prompt-completion data only. Left out: yes for such data."
+    )
+    assistant_only_loss: Flag = _key(
+        "Data", False, "Train only on what the assistant says in `messages` data."
+    )
+    chat_template_kwargs: dict[str, Any] | None = _key(
+        "Data",
+        None,
+        "Variables for the chat template, as `{enable_thinking: false}`; a row's own column wins.",
+    )
+    packing: Flag = _key(
+        "Data", False, "Join short examples into rows of `max_length`; they do not see each other."
+    )
+    packing_strategy: Literal["bfd"] = _key("Data", "bfd", "How rows are filled: best-fit decreasing.")
+    shuffle_dataset: Flag = _key("Data", True, "Visit the rows in a new order every epoch.")
+
+    # --- optimisation
+    max_steps: Whole = _key("Training", -1, "Optimiser steps; -1 leaves it to `num_train_epochs`.", ge=-1)
+    num_train_epochs: Real = _key("Training", 3.0, "Passes over the data.", gt=0)
+    per_device_train_batch_size: Whole = _key("Training", 8, "Rows per device and forward pass.", ge=1)
+    gradient_accumulation_steps: Whole = _key("Training", 1, "Forward passes per optimiser step.", ge=1)
+    learning_rate: Real = _key("Training", 2e-5, "Peak learning rate.", ge=0)
+    lr_scheduler_type: Literal["cosine", "linear", "constant", "constant_with_warmup"] = _key(
+        "Training", "linear", "How the learning rate falls after warm-up."
+    )
+    warmup_steps: Whole = _key("Training", 0, "Steps over which the learning rate rises from 0.", ge=0)
+    warmup_ratio: Real = _key("Training", 0.0, "The same as a share of all steps.", ge=0, le=1)
+    weight_decay: Real = _key(
+        "Training", 0.0, "AdamW weight decay, on matrices; biases and norms have none.", ge=0
+    )
+    adam_beta1: Real = _key("Training", 0.9, "AdamW beta 1.", ge=0, lt=1)
+    adam_beta2: Real = _key("Training", 0.999, "AdamW beta 2.", ge=0, lt=1)
+    adam_epsilon: Real = _key("Training", 1e-8, "AdamW epsilon.", gt=0)
+    max_grad_norm: Real = _key(
+        "Training", 1.0, "Gradients are scaled down to this norm; 0 leaves them.", ge=0
+    )
+    loss_type: Literal["nll", "dft"] = _key(
+        "Training", "nll", "`nll`: cross-entropy. `dft`: each token's loss times its own probability."
+    )
+    neftune_noise_alpha: Real | None = _key(
+        "Training", None, "Strength of NEFTune noise on the embeddings.", gt=0
+    )
+
+    # --- evaluation, logging, saving
+    per_device_eval_batch_size: Whole = _key(
+        "Evaluation, logging, saving", 8, "Rows per device in evaluation.", ge=1
+    )
+    eval_steps: Whole | None = _key(
+        "Evaluation, logging, saving", None, "Evaluate every so many steps; left out: at the end only.", ge=1
+    )
+    logging_steps: Whole = _key(
+        "Evaluation, logging, saving", 10, "Steps between lines on the screen; files get every step.", ge=1
+    )
+    save_steps: Whole = _key(
+        "Evaluation, logging, saving", 500, "Steps between checkpoints; 0: only at the end.", ge=0
+    )
+    save_total_limit: Whole | None = _key(
+        "Evaluation, logging, saving", None, "Keep only the newest checkpoints, this many.", ge=1
+    )
+    report_to: Reporters = _key(
+        "Evaluation, logging, saving",
+        ["tensorboard"],
+        "Where metrics go beside `metrics.jsonl`; `none` for nowhere.",
+    )
+
+    @property
+    def has_eval(self) -> bool:
+        """Whether the recipe names evaluation data."""
+        return self.eval_dataset_name is not None or self.dataset_test_split is not None
+
+    def to_yaml(self) -> str:
+        """The resolved recipe as YAML that `load` reads back to an equal recipe."""
+        values = self.model_dump(exclude_none=True)
+        for key, (other, wanted) in DEPENDS.items():
+            if values.get(other) not in wanted:
+                values.pop(key, None)
+        if self.max_steps > 0:
+            values.pop("num_train_epochs")
+        return yaml.safe_dump(values, sort_keys=False, allow_unicode=True, default_flow_style=None, width=110)
