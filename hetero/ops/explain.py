@@ -1,0 +1,59 @@
+"""``hetero.ops.explain``: which kernel a call would run, and why each other one would not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from hetero.ops import registry
+from hetero.ops.select import Decision, decide
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Decisions for the passes of one call. ``str()`` it to read it, ``as_dict()`` for machines."""
+
+    decisions: tuple[Decision, ...]
+
+    def __str__(self) -> str:
+        marks = {"chosen": "->", "rejected": " x", "not needed": "  "}
+        lines = []
+        for d in self.decisions:
+            policy = f", policy {d.policy!r}" if d.policy else ""
+            lines.append(f"{d.facts} {d.direction} on {d.device}: {d.impl.name}{policy}")
+            width = max(len(v.impl.name) for v in d.trail)
+            lines += [
+                f"  {marks[v.verdict]} {v.impl.name:<{width}}  {v.impl.kind:<9}  {v.verdict}: {v.reason}" for v in d.trail
+            ]
+        return "\n".join(lines)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The same, as plain data."""
+        return {
+            d.direction: {
+                "call": str(d.facts),
+                "device": str(d.device),
+                "chosen": d.impl.name,
+                "policy": d.policy,
+                "trail": [
+                    {"impl": v.impl.name, "kind": v.impl.kind, "verdict": v.verdict, "reason": v.reason} for v in d.trail
+                ],
+            }
+            for d in self.decisions
+        }
+
+
+def explain(name: str, *args: Any, **kwargs: Any) -> Explanation:
+    """Explain ``hetero.ops.<name>(*args, **kwargs)`` without running it.
+
+    Raises:
+        OpError: there is no such op, the arguments do not fit it, or the policy leaves nothing to choose.
+
+    Example:
+        >>> print(hetero.ops.explain("rms_norm", x, weight))
+    """
+    op = registry.op(name)
+    forward = op.forward
+    facts = forward.facts(forward.key(op.prepare(*args, **kwargs)))
+    return Explanation(tuple(decide(facts, p.direction) for p in op.passes()))
+

@@ -1,0 +1,151 @@
+"""What an op *is*: its schema, its maths in plain torch, its backward, its cost and its test inputs.
+
+Semantics (here), implementation (:mod:`hetero.ops.impl`) and selection (:mod:`hetero.ops.select`) are three
+things. An op is declared once, in its own module; names tie the parts together: an argument of the backward
+schema is a forward argument, a forward output, ``g_<output>`` (its upstream gradient) or
+``need_<argument>`` (whether that gradient is wanted).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from operator import itemgetter
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from hetero.ops.where import Facts
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Work that no implementation can avoid: floating-point operations and bytes read plus written."""
+
+    flops: float
+    bytes: float
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Arguments of one call of the forward schema, for tests, conformance and benchmarks."""
+
+    name: str
+    args: tuple[Any, ...]
+
+
+def _names(arguments: Sequence[Any]) -> tuple[str, ...]:
+    return tuple(a.name for a in arguments)
+
+
+class Pass:
+    """One direction of an op: a torch.library operator.
+
+    Args:
+        schema: arguments and *named* returns, e.g. ``"(Tensor x, float eps) -> (Tensor y, Tensor rstd)"``.
+        reference: the maths in plain torch, for any device; it takes the schema's arguments.
+        fake: outputs with the right shape, dtype and device, and no data.
+        operands: the tensor arguments that selection looks at; the first one carries the shapes.
+        flags: the non-tensor arguments that selection looks at.
+    """
+
+    def __init__(
+        self,
+        schema: str,
+        reference: Callable[..., Any],
+        fake: Callable[..., Any],
+        *,
+        operands: Sequence[str],
+        flags: Sequence[str] = (),
+    ) -> None:
+        self.schema, self.reference, self.fake = schema, reference, fake
+        self.operands, self.flags = tuple(operands), tuple(flags)
+        self.direction = ""
+        self.overload: Any = None
+
+    def bind(self, op: Op, direction: str, overload: Any) -> None:
+        """Attach the registered torch.library operator and work out where each operand stands."""
+        self.op, self.direction, self.overload = op, direction, overload
+        self.args = _names(overload._schema.arguments)
+        self.returns = _names(overload._schema.returns)
+        self._operand_at = tuple(self.args.index(n) for n in self.operands)
+        self._flags_of = itemgetter(*(self.args.index(n) for n in self.flags)) if self.flags else None
+        self._listed = "Tensor[]" in str(overload._schema.arguments[self._operand_at[0]].type) or (
+            "List[Tensor]" in str(overload._schema.arguments[self._operand_at[0]].type)
+        )
+
+    def key(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The facts of a call, as a flat hashable tuple (this runs on every call: keep it short)."""
+        tensors = [args[i] for i in self._operand_at]
+        if self._listed:
+            tensors = [t[0] if t else None for t in tensors]
+        first = tensors[0]
+        shape = first.shape
+        return (
+            self,
+            first.device,
+            shape[-1] if shape else 1,
+            first.is_contiguous(),
+            *[None if t is None else t.dtype for t in tensors],
+            self._flags_of(args) if self._flags_of is not None else None,
+        )
+
+    def facts(self, key: tuple[Any, ...]) -> Facts:
+        """:class:`Facts` from :meth:`key`'s tuple."""
+        _, device, last_dim, contiguous, *dtypes, flags = key
+        values = flags if len(self.flags) > 1 else (flags,)
+        named = dict(zip(self.flags, values)) if self.flags else {}
+        return Facts(self.op.name, device, tuple(dtypes), last_dim, contiguous, named)
+
+    def __call__(self, *args: Any) -> Any:
+        return self.overload(*args)
+
+    def __repr__(self) -> str:
+        return f"<{self.op.name} {self.direction}>"
+
+
+@dataclass(eq=False)
+class Op:
+    """A declared op. ``hetero.ops.library.declare`` registers it; see ``docs/adding_an_op.md``.
+
+    Args:
+        name: the public name.
+        forward, backward: its passes; ``backward=None`` for ops without a gradient or with ``rotates``.
+        grads: forward argument -> name of the backward output that is its gradient.
+        needs: ``need_…`` argument -> the forward arguments it stands for, where the name alone does not say it.
+        public: how many of the forward outputs callers see; the rest are kept for the backward pass.
+        prepare: the public function's arguments -> the forward schema's arguments (checks included).
+        samples: ``(device, dtype, generator) -> samples``: odd sizes, empty, huge values, masked rows.
+        cost: forward arguments -> cost of the forward pass; ``backward_cost`` likewise.
+        tolerance: k in "error at most k times plain torch's own error in that dtype".
+        note: the maths and its source, shown in the docs.
+    """
+
+    name: str
+    forward: Pass
+    backward: Pass | None
+    prepare: Callable[..., tuple[Any, ...]]
+    samples: Callable[[torch.device, torch.dtype, torch.Generator], Iterable[Sample]]
+    cost: Callable[..., Cost]
+    backward_cost: Callable[..., Cost] | None = None
+    grads: Mapping[str, str] = field(default_factory=dict)
+    needs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    public: int = 1
+    tolerance: float = 4.0
+    note: str = ""
+    apply: Callable[..., Any] = field(init=False, repr=False)
+
+    def passes(self) -> tuple[Pass, ...]:
+        """The forward pass and, where there is one, the backward pass."""
+        return (self.forward,) if self.backward is None else (self.forward, self.backward)
+
+    def backward_args(
+        self, args: tuple[Any, ...], outputs: Sequence[Tensor], upstream: Sequence[Tensor]
+    ) -> tuple[Any, ...]:
+        """Arguments of the backward pass from a forward call; every ``need_…`` is True."""
+        assert self.backward is not None
+        known: dict[str, Any] = dict(zip(self.forward.args, args))
+        known.update(zip(self.forward.returns, outputs))
+        known.update({f"g_{n}": g for n, g in zip(self.forward.returns, upstream)})
+        return tuple(True if n.startswith("need_") else known[n] for n in self.backward.args)

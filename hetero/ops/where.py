@@ -1,0 +1,90 @@
+"""What an implementation may know about a call before it runs, and the conditions it sets on it.
+
+Selection is a pure function of :class:`Facts`: whatever :class:`Where` can ask for is part of the cache
+key, so a cached choice can never be wrong for a later call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+
+    from hetero.accelerator import Device
+
+
+def dtype_name(dtype: torch.dtype | None) -> str:
+    """``torch.bfloat16`` -> ``"bfloat16"``."""
+    return "none" if dtype is None else str(dtype).removeprefix("torch.")
+
+
+@dataclass(frozen=True)
+class Facts:
+    """A call as selection sees it."""
+
+    op: str
+    device: torch.device
+    #: Storage dtype of each operand the declaration names, in its order; None where it was not given.
+    dtypes: tuple[torch.dtype | None, ...]
+    #: Size of the last dimension of the first operand (hidden size, vocabulary, ...).
+    last_dim: int
+    #: Whether the first operand is contiguous.
+    contiguous: bool
+    #: Values of the declaration's flag arguments, by name.
+    flags: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def dtype(self) -> torch.dtype | None:
+        """Dtype of the first operand: the one that conformance is recorded for."""
+        return self.dtypes[0]
+
+    def __str__(self) -> str:
+        return f"{self.op}({dtype_name(self.dtype)}[..., {self.last_dim}])"
+
+
+@dataclass(frozen=True)
+class Where:
+    """Conditions under which an implementation applies. A condition left out is no condition.
+
+    Args:
+        dtypes: storage dtypes that every operand must have one of.
+        last_dim_le: largest size of the last dimension.
+        last_dim_multiple_of: the last dimension must be a multiple of this.
+        contiguous: the first operand must be contiguous.
+        flags: for a flag argument, the values it may have (``{"casting": {"llama"}}``).
+        caps: device capabilities (fields of ``Device.caps``) that must be a plain "yes".
+        also: escape hatch; returns a reason to refuse, or None. It may look at the facts only.
+    """
+
+    dtypes: Collection[torch.dtype] | None = None
+    last_dim_le: int | None = None
+    last_dim_multiple_of: int | None = None
+    contiguous: bool = False
+    flags: Mapping[str, Collection[Any]] = field(default_factory=dict)
+    caps: tuple[str, ...] = ()
+    also: Callable[[Facts], str | None] | None = None
+
+    def why_not(self, facts: Facts, device: Device) -> str | None:
+        """The first condition that ``facts`` breaks, as a sentence; None when all hold."""
+        if self.dtypes is not None:
+            for dtype in facts.dtypes:
+                if dtype is not None and dtype not in self.dtypes:
+                    allowed = ", ".join(sorted(dtype_name(d) for d in self.dtypes))
+                    return f"{dtype_name(dtype)} not in {{{allowed}}}"
+        if self.last_dim_le is not None and facts.last_dim > self.last_dim_le:
+            return f"last dimension {facts.last_dim} > {self.last_dim_le}"
+        if self.last_dim_multiple_of is not None and facts.last_dim % self.last_dim_multiple_of:
+            return f"last dimension {facts.last_dim} is no multiple of {self.last_dim_multiple_of}"
+        if self.contiguous and not facts.contiguous:
+            return "first operand is not contiguous"
+        for name, allowed_values in self.flags.items():
+            if facts.flags[name] not in allowed_values:
+                return f"{name}={facts.flags[name]!r} not in {sorted(map(repr, allowed_values))}"
+        for cap in self.caps:
+            value = getattr(device.caps, cap)
+            if not value:
+                return f"device: {cap} is {value}"
+        return self.also(facts) if self.also is not None else None
