@@ -1,7 +1,7 @@
-"""The builtin tiny models: a random Qwen2 or Llama and a tokenizer trained on the spot; nothing is downloaded.
+"""The builtin tiny models: a random Qwen2 or Llama, a tokenizer trained on the spot, nothing downloaded.
 
-They are what `recipes/tiny_sft.yaml`, the tests and a newcomer's first minute run on. Both are exact: the same
-seed gives the same weights and token ids on every machine, so losses can be compared with recorded numbers.
+They are what `recipes/tiny_sft.yaml`, the tests and a newcomer's first minute run on. Both are exact: a seed
+gives the same weights and token ids on every machine, so losses can be compared with recorded numbers.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ NAMES = ("hetero:tiny-qwen2", "hetero:tiny-llama")
 
 PAD, START, END = "<|endoftext|>", "<|im_start|>", "<|im_end|>"
 
-# ChatML. The generation block holds the assistant's words *and* the stop token, so that an assistant-only loss
-# also teaches the model to stop.
+# ChatML. The generation block holds the assistant's words *and* the stop token, so that an assistant-only
+# loss also teaches the model to stop.
 CHAT_TEMPLATE = f"""\
 {{%- for message in messages -%}}
 {{{{- '{START}' + message['role'] + '\\n' -}}}}
@@ -37,7 +37,7 @@ CHAT_TEMPLATE = f"""\
 
 @functools.lru_cache(maxsize=4)
 def _trained_bpe(vocab_size: int) -> str:
-    """A byte-level BPE of `vocab_size` entries trained on the builtin arithmetic corpus, as tokenizer JSON."""
+    """A byte-level BPE of `vocab_size` entries, trained on the builtin arithmetic corpus, as JSON text."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
     from hetero.train.data.builtin import arithmetic

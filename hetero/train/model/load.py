@@ -1,0 +1,119 @@
+"""From a recipe's `model_name_or_path` to a model on a device and its tokenizer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from hetero.errors import ModelError
+from hetero.train.model import tiny
+from hetero.train.model.folder import check_folder, is_local
+from hetero.train.model.lora import add_lora
+from hetero.train.model.tokenizer import fit_embeddings, prepare_tokenizer
+
+DTYPES = {
+    "float32": torch.float32,
+    "fp32": torch.float32,
+    "bfloat16": torch.bfloat16,
+    "bf16": torch.bfloat16,
+    "float16": torch.float16,
+    "fp16": torch.float16,
+}
+
+
+def load(recipe: Any, device: Any) -> tuple[Any, Any]:
+    """The model and tokenizer that `recipe` names, ready for training on `device` (a `hetero.Device`).
+
+    `model_name_or_path` is a Transformers folder, one of the builtin names "hetero:tiny-qwen2" and
+    "hetero:tiny-llama" (initialised from the recipe's `seed`), or a name on the Hub or in its cache. The
+    model comes in `dtype`, in training mode, with `use_cache` off, with gradient checkpointing and wrapped by
+    PEFT where the recipe says so. It is not patched: `hetero.patch` does that.
+
+    Raises:
+        ModelError: missing or damaged files, an unknown dtype or attention, a tokenizer that does not fit.
+    """
+    name = recipe.model_name_or_path
+    dtype = resolve_dtype(recipe.dtype)
+    if name.startswith(tiny.PREFIX):
+        model, tokenizer = _load_builtin(name, dtype, recipe)
+    else:
+        model, tokenizer = _load_pretrained(name, dtype, recipe)
+    prepare_tokenizer(tokenizer, chat_template_path=recipe.chat_template_path, eos_token=recipe.eos_token)
+    fit_embeddings(model, tokenizer, resize=recipe.resize_token_embeddings)
+    _check_context(model, recipe.max_length)
+    model.config.use_cache = False  # a cache changes the mask: packed documents would see each other
+    model.to(device=device.torch)
+    if recipe.gradient_checkpointing:
+        # Not reentrant: the reentrant kind loses gradients when the layer's input needs none, as under LoRA.
+        model.gradient_checkpointing_enable({"use_reentrant": False})
+    if recipe.use_peft:
+        model = add_lora(
+            model,
+            r=recipe.lora_r,
+            alpha=recipe.lora_alpha,
+            dropout=recipe.lora_dropout,
+            target_modules=recipe.lora_target_modules,
+            modules_to_save=recipe.lora_modules_to_save,
+            seed=recipe.seed,
+        )
+    return model.train(), tokenizer
+
+
+def resolve_dtype(name: str | torch.dtype | None) -> torch.dtype:
+    """The torch dtype of a recipe's `dtype`; None means float32."""
+    if isinstance(name, torch.dtype):
+        return name
+    key = (name or "float32").removeprefix("torch.")
+    if key not in DTYPES:
+        raise ModelError(f"dtype {name!r} is not known; use one of float32, bfloat16, float16")
+    return DTYPES[key]
+
+
+def _load_builtin(name: str, dtype: torch.dtype, recipe: Any) -> tuple[Any, Any]:
+    if name not in tiny.NAMES:
+        raise ModelError(f"there is no builtin model {name!r}; there are: {', '.join(tiny.NAMES)}")
+    tokenizer = tiny.tiny_tokenizer()
+    model: Any = tiny.tiny_model(tokenizer, name.rsplit("-", 1)[1], seed=recipe.seed)
+    model.set_attn_implementation(recipe.attn_implementation)
+    return model.to(dtype=dtype), tokenizer
+
+
+def _load_pretrained(name: str, dtype: torch.dtype, recipe: Any) -> tuple[Any, Any]:
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    local = is_local(name)
+    source = str(Path(name).expanduser()) if local else name
+    if local:
+        check_folder(Path(source))
+    options = {"trust_remote_code": recipe.trust_remote_code, "local_files_only": local}
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(source, **options)
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
+            source,
+            dtype=dtype,
+            attn_implementation=recipe.attn_implementation,
+            use_safetensors=True,
+            output_loading_info=True,
+            **options,
+        )
+    except (OSError, ValueError, ImportError, KeyError, RuntimeError) as error:
+        hint = "" if local else "; there is no folder of that name here, and the Hub or its cache gave none"
+        raise ModelError(f"cannot load the model {name!r}{hint}: {error}") from error
+    model, info = loaded
+    if missing := sorted(info["missing_keys"]):
+        raise ModelError(
+            f"the weights of {name!r} lack {len(missing)} tensors that its config.json asks for "
+            f"({missing[0]}, ...); they would be random: the folder is incomplete or mixes two models"
+        )
+    return model, tokenizer
+
+
+def _check_context(model: Any, max_length: int | None) -> None:
+    limit = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+    if max_length is not None and limit is not None and max_length > limit:
+        raise ModelError(
+            f"max_length is {max_length}, but the model was made for {limit} positions; lower max_length, or "
+            "set rope scaling in the model's config.json"
+        )
