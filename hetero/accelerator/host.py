@@ -98,15 +98,17 @@ class Host:
 
     @cached_property
     def torch(self) -> Mapping[str, str | None]:
-        """Constants of torch's ``version.py`` (``__version__``, ``cuda``, ``hip``); empty without torch."""
+        """Constants of torch's ``version.py`` (``__version__``, ``cuda``, ``hip``)."""
+        source = self.torch_source("version.py")
+        return _constants(source) if source else {"__version__": self._version("torch")}
+
+    def torch_source(self, relative: str) -> str:
+        """Text of one of torch's Python files (``"utils/cpp_extension.py"``); empty where absent."""
         spec = self._spec("torch")
-        if spec is None or spec.origin is None:
-            return {}
-        try:
-            source = Path(spec.origin).with_name("version.py").read_text(encoding="utf-8")
-        except OSError:
-            return {"__version__": self._version("torch")}
-        return _constants(source)
+        path = None if spec is None or spec.origin is None else Path(spec.origin).parent / relative
+        return (
+            path.read_text(encoding="utf-8", errors="replace") if path is not None and path.is_file() else ""
+        )
 
     @property
     def torch_version(self) -> str:
@@ -122,8 +124,8 @@ class Host:
             return importlib.machinery.PathFinder.find_spec(module)
 
     def _version(self, distribution: str) -> str | None:
-        where = {} if self.search is None else {"path": list(self.search)}
-        found = next(iter(importlib.metadata.distributions(name=distribution, **where)), None)
+        path = sys.path if self.search is None else list(self.search)
+        found = next(iter(importlib.metadata.distributions(name=distribution, path=path)), None)
         return None if found is None else found.version
 
 

@@ -69,7 +69,7 @@ def device_of(x: torch.Tensor | torch.device) -> Device:
     Raises:
         DeviceError: no backend in this process owns that torch device type.
     """
-    where = getattr(x, "device", x)
+    where: Any = getattr(x, "device", x)
     found = _owners.get(where)
     return found if found is not None else _own(where)
 

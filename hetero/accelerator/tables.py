@@ -2,7 +2,8 @@
 
 A table has ``sources`` (tag -> repository at a commit), ``default`` (holds for every chip) and ``chips``: a
 list of ``{"match": regex, "arch": ..., "caps": {...}, "peaks": {...}}``. The first entry whose regex matches
-the *whole* device name adds to, and overrides, the default. A source is written ``"TAG path"``.
+the *whole* device name (or architecture, where a backend looks up by that) overrides the default.
+A source is written ``"TAG path"``.
 """
 
 from __future__ import annotations
@@ -34,16 +35,20 @@ class ChipTable:
         """Architecture of the chip that torch calls ``name``; ``"unknown"`` where no entry matches."""
         return _chip(self._caps, name).get("arch", "unknown")
 
-    def caps(self, name: str, **overrides: Cap) -> Caps:
-        """Capabilities of the chip called ``name``; ``overrides`` are what the device itself answered."""
-        rows = {**self._caps.get("default", {}), **_chip(self._caps, name).get("caps", {})}
+    def caps(self, key: str, chip: str | None = None, **overrides: Cap) -> Caps:
+        """Capabilities listed for ``key``, a device name or an architecture, as the table is written.
+
+        ``chip`` is the device name that peaks go by, where that is not ``key``; ``overrides`` are what the
+        device itself answered.
+        """
+        rows = {**self._caps.get("default", {}), **_chip(self._caps, key).get("caps", {})}
         sources = self._caps.get("sources", {})
         found: dict[str, Cap] = {}
-        for key, row in rows.items():
-            if key not in CAP_NAMES:
-                raise ValueError(f"{self.package}/caps.json, chip {name!r}: unknown capability {key!r}")
-            found[key] = self._entry("caps.json", name, key, Cap, row, sources)
-        return Caps(**{**found, **overrides}, peaks=self.peaks(name))
+        for name, row in rows.items():
+            if name not in CAP_NAMES:
+                raise ValueError(f"{self.package}/caps.json, {key!r}: unknown capability {name!r}")
+            found[name] = self._entry("caps.json", key, name, Cap, row, sources)
+        return Caps(**{**found, **overrides}, peaks=self.peaks(chip or key))
 
     def peaks(self, name: str) -> dict[str, Peak]:
         """Peak rates of the chip called ``name``, as recorded."""
@@ -52,16 +57,16 @@ class ChipTable:
         return {key: self._entry("peaks.json", name, key, Peak, row, sources) for key, row in rows.items()}
 
     def _entry(
-        self, file: str, chip: str, key: str, kind: type, row: Mapping[str, Any], sources: Mapping[str, str]
+        self, file: str, chip: str, name: str, kind: type, row: Mapping[str, Any], sources: Mapping[str, str]
     ) -> Any:
         values = {k: tuple(v) if isinstance(v, list) else v for k, v in row.items()}
-        tag, _, path = values.get("source", "").partition(" ")
+        tag, _, path = str(values.get("source", "")).partition(" ")
         if tag in sources:
             values["source"] = f"{sources[tag]} {path}".strip()
         try:
             return kind(**values)
         except (TypeError, ValueError) as error:
-            raise ValueError(f"{self.package}/{file}, chip {chip!r}, {key!r}: {error}") from error
+            raise ValueError(f"{self.package}/{file}, {chip!r}, {name!r}: {error}") from error
 
 
 @cache
