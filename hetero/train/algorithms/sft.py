@@ -1,0 +1,75 @@
+"""Supervised fine-tuning: cross-entropy on the labelled tokens, or DFT's reweighting of it.
+
+With ``p_t`` the model's probability of token ``t`` and ``N`` the labelled tokens of the window over all
+ranks:
+
+* nll: ``sum_t -log p_t / N``
+* dft: ``sum_t -sg(p_t) log p_t / N`` (Wu et al. 2025), ``sg`` meaning that no gradient flows through it
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from hetero import ops
+from hetero.train.algorithms.base import Algorithm, Batch, Example, Sums
+from hetero.train.algorithms.head import LMHead
+from hetero.train.data.collate import collate
+
+
+class SFT(Algorithm):
+    """``loss_type`` "nll" or "dft" over the language-model head, whose logits are never held."""
+
+    name: ClassVar[str] = "sft"
+
+    def __init__(self, recipe: Any, tokenizer: Any) -> None:
+        self._recipe, self._tokenizer = recipe, tokenizer
+
+    def prepare(self, rows: Sequence[dict[str, Any]]) -> list[Example]:
+        from hetero.train.data import encode
+
+        return encode(rows, self._tokenizer, self._recipe)
+
+    def collate(self, examples: Sequence[Example]) -> Batch:
+        """Adds to the padded batch where its labelled tokens are, so that the head scores only those.
+
+        ``source`` [N] are positions in the flattened [rows * length] hidden states, ``target`` [N] the tokens
+        to be predicted from there: position ``t`` predicts the label of ``t + 1``.
+        """
+        batch = collate(examples, pad_token_id=self._tokenizer.pad_token_id)
+        labels = batch.pop("labels")
+        ahead = torch.full_like(labels, -100)
+        ahead[:, :-1] = labels[:, 1:]
+        source = (ahead.flatten() != -100).nonzero().squeeze(1)
+        return batch | {
+            "source": source,
+            "target": ahead.flatten()[source],
+            "num_tokens": sum(len(e["input_ids"]) for e in examples),
+        }
+
+    def items(self, batch: Batch) -> int:
+        return batch["target"].numel()
+
+    def tokens(self, batch: Batch) -> int:
+        return batch["num_tokens"]
+
+    def loss(self, model: nn.Module, batch: Batch, items: Tensor | int) -> tuple[Tensor, Sums]:
+        head = LMHead.of(model)
+        hidden = head.hidden(batch).flatten(0, 1)
+        target = batch["target"]
+        if target.numel() == 0:
+            # Zero, but with a (zero) gradient for every parameter: other ranks wait for this one's.
+            return (hidden.sum() + head.weight.sum()).float() * 0.0, {}
+        hidden, bias = hidden.index_select(0, batch["source"]), head.scaled_bias()
+        if self._recipe.loss_type == "dft":
+            log_p, _ = ops.linear_log_prob(hidden, head.weight, target, bias, softcap=head.softcap)
+            total = -(log_p.detach().exp() * log_p).sum()
+        else:
+            total = ops.fused_linear_cross_entropy(
+                hidden, head.weight, target, bias, softcap=head.softcap, reduction="sum"
+            )
+        return total.float() / items, {}

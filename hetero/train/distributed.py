@@ -1,0 +1,87 @@
+"""Forward and backward over one or several ranks."""
+
+from __future__ import annotations
+
+import contextlib
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from hetero.train.algorithms.base import Algorithm, Batch, Sums
+
+if TYPE_CHECKING:
+    from hetero.accelerator import Device
+    from hetero.comm import Communicator
+
+
+class _LossModule(nn.Module):
+    """Model and loss as one module, so that DDP's forward hooks surround all use of the parameters."""
+
+    def __init__(self, model: nn.Module, algorithm: Algorithm) -> None:
+        super().__init__()
+        self.model = model
+        self._algorithm = algorithm
+
+    def forward(self, batch: Batch, items: Tensor | int) -> tuple[Tensor, Sums]:
+        return self._algorithm.loss(self.model, batch, items)
+
+
+class Engine:
+    """Runs micro-batches; after the last of a window every rank holds the window's whole gradient.
+
+    With several ranks this is torch's DDP, which averages: since a loss is already divided by the items of
+    all ranks, it is multiplied by their number first. Only the window's last backward communicates.
+    """
+
+    def __init__(self, model: nn.Module, algorithm: Algorithm, device: Device, comm: Communicator) -> None:
+        self._device, self._comm = device, comm
+        self._module: nn.Module = _LossModule(model, algorithm)
+        if comm.world_size > 1:
+            self._module = DistributedDataParallel(
+                self._module,
+                device_ids=None if device.type == "cpu" else [device.index],
+                process_group=comm.group,
+                broadcast_buffers=False,
+                gradient_as_bucket_view=True,
+            )
+
+    def forward_backward(self, batch: Batch, items: Tensor | int, *, last: bool) -> tuple[Tensor, Sums]:
+        """One micro-batch; returns its detached loss share and metric sums on the device."""
+        module = self._module
+        quiet: AbstractContextManager[None] = contextlib.nullcontext()
+        if isinstance(module, DistributedDataParallel) and not last:
+            quiet = module.no_sync()
+        with quiet:
+            loss, sums = module(self.to_device(batch), items)
+            (loss * self._comm.world_size).backward()
+        return loss.detach(), sums
+
+    @torch.no_grad()
+    def forward(self, batch: Batch, items: Tensor | int) -> tuple[Tensor, Sums]:
+        """The loss alone, for evaluation. Does not communicate."""
+        module = self._module.module if isinstance(self._module, DistributedDataParallel) else self._module
+        return module(self.to_device(batch), items)
+
+    def to_device(self, batch: Batch) -> Batch:
+        """Copy the tensors of ``batch`` to the device, without waiting for the copies."""
+        return {
+            key: value.to(self._device.torch, non_blocking=True) if isinstance(value, Tensor) else value
+            for key, value in batch.items()
+        }
+
+    def sum_counts(self, *counts: int) -> list[int]:
+        """Whole numbers summed over all ranks."""
+        if self._comm.world_size == 1:
+            return list(counts)
+        total = torch.tensor(counts, dtype=torch.int64, device=self._device.torch)
+        self._comm.all_reduce(total)
+        return [int(n) for n in total.tolist()]
+
+    def sum_floats(self, values: Tensor) -> Tensor:
+        """A float32 vector summed over all ranks, in place."""
+        if self._comm.world_size > 1:
+            self._comm.all_reduce(values)
+        return values
