@@ -1,0 +1,1 @@
+"""Conformance: what a vendor's plugin and kernels must pass, in levels."""
