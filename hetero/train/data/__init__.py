@@ -1,1 +1,1 @@
-"""From rows in a file to batches of token ids; see :mod:`hetero.train.data.dataset`. Modules load on demand."""
+"""From rows in a file to batches of token ids; start at :mod:`hetero.train.data.dataset`."""

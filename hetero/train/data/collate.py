@@ -14,18 +14,21 @@ IGNORE = -100
 def collate(examples: Sequence[Mapping[str, Any]], pad_token_id: int) -> dict[str, Tensor]:
     """Pad `examples` on the right and stack them.
 
-    Masks come from lengths, never from comparing ids with `pad_token_id`, so that padding with the end token is
-    safe. Packed examples are those with "seq_lengths": their positions restart at 0 with each document, the first
-    label of each document is -100 (it would be predicted from the document before), and there is no
-    attention_mask, because Transformers keeps documents apart only without one (and with `use_cache=False`).
+    Masks come from lengths, never from comparing ids with `pad_token_id`, so that padding with the end
+    token is safe. Packed examples are those with "seq_lengths": their positions restart at 0 with each
+    document, the first label of each document is -100 (it would be predicted from the document before),
+    and there is no attention_mask, because Transformers keeps documents apart only without one (and with
+    `use_cache=False`).
 
     Args:
         examples: dicts of "input_ids" and "labels" (unshifted), lists of equal length; all packed or none. An
-            empty sequence gives a batch that trains on nothing: a rank without rows still has to join its peers.
+            empty sequence gives a batch that trains on nothing: a rank without rows still has to join its
+            peers.
         pad_token_id: any valid id.
 
     Returns:
-        int64 tensors of shape (rows, longest): input_ids, labels, position_ids, and unless packed attention_mask.
+        int64 tensors of shape (rows, longest): input_ids, labels, position_ids, and unless packed
+        attention_mask.
     """
     if not examples:
         examples = [{"input_ids": [pad_token_id] * 2, "labels": [IGNORE] * 2}]
@@ -54,5 +57,5 @@ def collate(examples: Sequence[Mapping[str, Any]], pad_token_id: int) -> dict[st
 
 
 def count_label_tokens(batch: Mapping[str, Tensor]) -> int:
-    """Number of tokens that the loss of `batch` sums over: labels after the shift by one that are not -100."""
+    """Tokens that the loss of `batch` sums over: labels after the shift by one that are not -100."""
     return int((batch["labels"][:, 1:] != IGNORE).sum())

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 def pack(lengths: Sequence[int], capacity: int) -> list[list[int]]:
     """Distribute items over as few rows of `capacity` as best-fit decreasing finds.
 
-    Items are placed longest first (ties: in their order), each into the fullest row that still has room. The result
-    depends on nothing but the arguments. Cost: O(n log n + n * capacity / 64).
+    Items are placed longest first (ties: in their order), each into the fullest row that still has room.
+    The result depends on nothing but the arguments. Cost: O(n log n + n * capacity / 64).
 
     Args:
         lengths: length of each item, from 1 to `capacity` (longer examples are truncated before packing).

@@ -13,14 +13,15 @@ from hetero.errors import CheckpointError
 class Sampler:
     """Row indices of one rank's micro-batches, epoch after epoch.
 
-    In an epoch every row is visited exactly once by exactly one rank: nothing is repeated to fill up and nothing is
-    dropped. The global order is cut into micro-batches of `batch_size * world_size` rows and rank r takes the r-th
-    slice of each, so 1 rank x 4 rows and 2 ranks x 2 rows see the same global batches. All ranks yield the same
-    number of micro-batches; in the last one a rank's list may be short, or empty (`collate([])` makes a batch of it
-    that trains on nothing).
+    In an epoch every row is visited exactly once by exactly one rank: nothing is repeated to fill up and
+    nothing is dropped. The global order is cut into micro-batches of `batch_size * world_size` rows and
+    rank r takes the r-th slice of each, so 1 rank x 4 rows and 2 ranks x 2 rows see the same global
+    batches. All ranks yield the same number of micro-batches; in the last one a rank's list may be short,
+    or empty (`collate([])` makes a batch of it that trains on nothing).
 
-    Iterating gives the rest of the current epoch and then moves on to the next one. `state_dict` counts rows rather
-    than batches, so a run may be resumed with another batch size or world size without skipping or repeating a row.
+    Iterating gives the rest of the current epoch and then moves on to the next one. `state_dict` counts
+    rows rather than batches, so a run may be resumed with another batch size or world size without
+    skipping or repeating a row.
     """
 
     def __init__(
@@ -78,7 +79,9 @@ class Sampler:
         for key in ("rows", "shuffle", "seed"):
             if state[key] != getattr(self, key):
                 raise CheckpointError(
-                    f"the checkpoint's data order has {key} {state[key]}, this run has {getattr(self, key)}: it would "
-                    "skip some rows and repeat others; resume with the recipe and data that the checkpoint was made with"
+                    f"the checkpoint's data order has {key} {state[key]}, this run has {getattr(self, key)}: "
+                    "it would skip some rows and repeat others; resume with the recipe and data of the checkpoint"
                 )
         self.epoch, self.consumed = int(state["epoch"]), int(state["consumed"])
+        if self.consumed >= self.rows:  # taken after the last micro-batch of an epoch
+            self.epoch, self.consumed = self.epoch + 1, 0

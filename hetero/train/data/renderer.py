@@ -1,0 +1,114 @@
+"""The parent's side of :mod:`hetero.train.data.render_worker`: templates run in a limited process."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from hetero.errors import DataError
+
+SECONDS = 2.0
+MEMORY_BYTES = 512 << 20
+CHARACTERS = 16 << 20
+
+# What an interpreter needs to start; nothing else of our environment (tokens, keys) is shown to a template.
+_ENVIRONMENT = ("PATH", "PYTHONHOME", "PYTHONPATH", "LD_LIBRARY_PATH", "LANG")
+
+Rendered = tuple[str, list[tuple[int, int]]]
+
+
+class Renderer:
+    """Renders one chat template. The process starts at the first use and ends with `close` or with ours.
+
+    Limits: `SECONDS` of processor time and `MEMORY_BYTES` of memory a request, `CHARACTERS` of output.
+    """
+
+    def __init__(self, template: str) -> None:
+        self.template = template
+        self._process: subprocess.Popen[str] | None = None
+
+    def __enter__(self) -> Renderer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the process."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.communicate()
+            self._process = None
+
+    def render(
+        self,
+        messages: Sequence[dict[str, Any]],
+        variables: dict[str, Any],
+        renders: Sequence[tuple[int, bool]],
+    ) -> list[Rendered]:
+        """Render the first `turns` messages, for each (turns, add_generation_prompt) of `renders`.
+
+        Returns:
+            (text, spans) pairs; a span is the (start, end) of characters inside `{% generation %}`.
+
+        Raises:
+            DataError: the template fails, forbids this conversation, or exceeds a limit.
+        """
+        request = {
+            "messages": list(messages),
+            "variables": variables,
+            "renders": [(turns, {"add_generation_prompt": prompt}) for turns, prompt in renders],
+        }
+        process = self._started()
+        assert process.stdin is not None and process.stdout is not None
+        try:
+            process.stdin.write(json.dumps(request) + "\n")
+            process.stdin.flush()
+            line = process.stdout.readline()
+        except BrokenPipeError:
+            line = ""
+        if not line:
+            raise DataError(self._death(process.wait()))
+        answer = json.loads(line)
+        if "limit" in answer:
+            raise DataError(
+                f"the chat template needs more than {MEMORY_BYTES >> 20} MiB of memory or writes more than "
+                f"{CHARACTERS >> 20} Mi characters for one conversation"
+            )
+        if "error" in answer:
+            raise DataError(f"the chat template refuses this conversation: {answer['error']}")
+        return [(text, [(start, end) for start, end in spans]) for text, spans in answer["rendered"]]
+
+    def _started(self) -> subprocess.Popen[str]:
+        if self._process is None:
+            self._process = subprocess.Popen(
+                [sys.executable, "-s", str(Path(__file__).with_name("render_worker.py"))],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env={key: os.environ[key] for key in _ENVIRONMENT if key in os.environ},
+                text=True,
+                encoding="utf-8",
+            )
+            assert self._process.stdin is not None
+            setting = {
+                "template": self.template,
+                "seconds": SECONDS,
+                "memory_bytes": MEMORY_BYTES,
+                "characters": CHARACTERS,
+            }
+            self._process.stdin.write(json.dumps(setting) + "\n")
+        return self._process
+
+    def _death(self, code: int) -> str:
+        self.close()
+        if code == -signal.SIGPROF:
+            return f"the chat template ran for more than {SECONDS:g} s on one conversation; it was stopped"
+        if code == -signal.SIGKILL:
+            return "the process that renders the chat template was killed, probably for lack of memory"
+        return f"the process that renders the chat template ended with code {code}"
