@@ -1,0 +1,161 @@
+"""Levels 1 and 2: every implementation of every op against the maths in float64.
+
+Tolerance is derived, not guessed: an output's largest error may be ``k`` times plain torch's own largest error on the
+same inputs in the same dtype (``Op.tolerance``), plus one rounding of the largest value. Where plain torch overflows or
+is not a number, the implementation must be too.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from hetero.accelerator import Device
+from hetero.ops import conformance, registry
+from hetero.ops.impl import Impl
+from hetero.ops.spec import Op, Pass
+from hetero.ops.where import dtype_name
+
+DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One sample of one implementation. ``ratio`` is the worst error as a fraction of what is allowed."""
+
+    op: str
+    impl: str
+    direction: str
+    dtype: str
+    sample: str
+    ratio: float
+    problem: str = ""
+
+    @property
+    def passed(self) -> bool:
+        return not self.problem
+
+
+def cases(op: Op, impl: Impl, device: Device, dtype: torch.dtype, seed: int = 0) -> list[Case]:
+    """Run every sample of ``op`` through ``impl`` in both directions; skips what its ``Where`` refuses."""
+    found: list[Case] = []
+    generator = torch.Generator().manual_seed(seed)
+    for sample in op.samples(device.torch, dtype, generator):
+        plain = _results(op.forward, op.forward.reference, sample.args)
+        steps: list[tuple[Pass, tuple[Any, ...]]] = [(op.forward, sample.args)]
+        if op.backward is not None:
+            upstream = [
+                torch.randn(t.shape, generator=generator, dtype=torch.float64).to(t) for t in plain[: op.public]
+            ]
+            steps.append((op.backward, op.backward_args(sample.args, plain, upstream)))
+        for pass_, args in steps:
+            facts = pass_.facts(pass_.key(args))
+            if impl.target(pass_.direction) is None or impl.where.why_not(facts, device):
+                continue
+            ratio, problem = _compare(op, pass_, impl.load(pass_.direction), args)
+            found.append(Case(op.name, impl.name, pass_.direction, dtype_name(dtype), sample.name, ratio, problem))
+    return found
+
+
+def run(device: Device, names: Iterable[str] | None = None, seed: int = 0) -> list[Case]:
+    """:func:`cases` for every implementation that ``device``'s backend brings, in float32, bfloat16 and float16."""
+    found: list[Case] = []
+    for name in names or registry.ops():
+        for impl in registry.impls(name):
+            if impl.vendor == device.vendor:
+                for dtype in DTYPES:
+                    found += cases(registry.op(name), impl, device, dtype, seed)
+    return found
+
+
+def record(found: Sequence[Case], device: Device, path: Path) -> int:
+    """Write what passed in full to ``path`` (added to what it has for other architectures); return how many rows.
+
+    A failed case leaves its (op, implementation, dtype, direction) out.
+    """
+    versions = {(i.op, i.name): i.version for n in registry.ops() for i in registry.impls(n)}
+    groups: dict[tuple[str, str, str, str], list[Case]] = {}
+    for case in found:
+        groups.setdefault((case.op, case.impl, case.dtype, case.direction), []).append(case)
+    rows = [
+        {
+            "op": op, "impl": impl, "version": versions[op, impl], "arch": device.arch, "dtype": dtype,
+            "direction": direction, "cases": len(group), "worst": round(max(c.ratio for c in group), 3),
+            "torch": torch.__version__, "date": time.strftime("%Y-%m-%d"),
+        }
+        for (op, impl, dtype, direction), group in groups.items()
+        if all(c.passed for c in group)
+    ]  # fmt: skip
+    touched = {(op, impl) for op, impl, *_ in groups}
+    kept = conformance.read(path) if path.is_file() else []
+    kept = [r for r in kept if r["arch"] != device.arch or (r["op"], r["impl"]) not in touched]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_suffix(".tmp")
+    lines = ",\n".join("  " + json.dumps(r) for r in [*kept, *rows])
+    temporary.write_text(f'{{"schema": {conformance.SCHEMA}, "records": [\n{lines}\n]}}\n')
+    temporary.replace(path)
+    conformance.forget()
+    registry.refresh()
+    return len(rows)
+
+
+def _copied(value: Any, dtype: torch.dtype | None = None) -> Any:
+    if isinstance(value, Tensor):
+        copy = value.clone(memory_format=torch.preserve_format) if value.is_contiguous() else _same_strides(value)
+        return copy.to(dtype) if dtype is not None and value.is_floating_point() else copy
+    return [_copied(v, dtype) for v in value] if isinstance(value, list) else value
+
+
+def _same_strides(x: Tensor) -> Tensor:
+    """A copy with the same strides: a view of a copied buffer."""
+    size = sum((n - 1) * s for n, s in zip(x.shape, x.stride())) + 1 if x.numel() else 0
+    return x.new_zeros(size).as_strided(x.shape, x.stride()).copy_(x)
+
+
+def _results(pass_: Pass, fn: Any, args: tuple[Any, ...], dtype: torch.dtype | None = None) -> list[Tensor]:
+    """Outputs of ``fn`` on a copy of ``args``, then the arguments that the schema says it writes to."""
+    args = tuple(_copied(a, dtype) for a in args)
+    out = fn(*args)
+    outputs = [] if out is None else list(out) if isinstance(out, (tuple, list)) else [out]
+    for argument, value in zip(pass_.overload._schema.arguments, args):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            outputs += value
+    return outputs
+
+
+def _compare(op: Op, pass_: Pass, fn: Any, args: tuple[Any, ...]) -> tuple[float, str]:
+    exact = _results(pass_, pass_.reference, args, torch.float64)
+    plain = _results(pass_, pass_.reference, args)
+    got = _results(pass_, fn, args)
+    names = (*pass_.returns, *("written" for _ in got[len(pass_.returns) :]))
+    if len(got) != len(plain):
+        return float("inf"), f"{len(got)} outputs, expected {len(plain)}"
+    worst = 0.0
+    for name, e, p, g in zip(names, exact, plain, got):
+        if g.shape != p.shape or g.dtype != p.dtype:
+            return float("inf"), f"{name} is {g.dtype} {tuple(g.shape)}, expected {p.dtype} {tuple(p.shape)}"
+        if not p.numel():
+            continue
+        finite = torch.isfinite(p) & torch.isfinite(e)
+        if not torch.equal(torch.nan_to_num(p[~finite], nan=7.0), torch.nan_to_num(g[~finite], nan=7.0)):
+            return float("inf"), f"{name} differs from plain torch where that is not finite"
+        if not finite.any():
+            continue
+        dtype, e, p, g = p.dtype, e[finite], p[finite].double(), g[finite].double()
+        if not torch.isfinite(g).all():
+            return float("inf"), f"{name} is not finite where plain torch is"
+        unit = torch.finfo(dtype).eps / 2
+        allowed = op.tolerance * (p - e).abs().max() + unit * e.abs().max()
+        error = (g - e).abs().max()
+        ratio = float(error / allowed) if allowed > 0 else (0.0 if error == 0 else float("inf"))
+        worst = max(worst, ratio)
+        if ratio > 1:
+            return worst, f"{name}: error {float(error):.3g}, allowed {float(allowed):.3g}"
+    return worst, ""
