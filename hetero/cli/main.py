@@ -6,6 +6,10 @@ import sys
 
 import typer
 
+from hetero.cli.conform import conform
+from hetero.cli.doctor import doctor
+from hetero.cli.export import export
+from hetero.cli.new_backend import new_backend
 from hetero.errors import HeteroError
 
 app = typer.Typer(
@@ -15,6 +19,18 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+for command in (doctor, conform, export, new_backend):
+    app.command()(command)
+
+
+@app.callback(invoke_without_command=True)
+def _version(version: bool = typer.Option(False, "--version", help="Print the version and exit.")) -> None:
+    if version:
+        from hetero import __version__
+
+        print(f"hetero {__version__}")
+        raise typer.Exit
 
 
 def main() -> None:
