@@ -33,7 +33,7 @@ def capped(logits: Tensor, softcap: float) -> Tensor:
 def row_losses(
     z: Tensor, labels: Tensor, ignore_index: int, label_smoothing: float, z_loss: float
 ) -> tuple[Tensor, Tensor]:
-    """Loss and log-sum-exp of each row of capped logits ``z`` [N, V]."""
+    """Loss and log-sum-exp of each row of capped logits ``z`` [N, V]; both 0 where the label is ignored."""
     kept = labels != ignore_index
     lse = torch.logsumexp(z, -1)
     picked = z.gather(-1, labels.where(kept, 0)[:, None])[:, 0]
@@ -42,7 +42,7 @@ def row_losses(
         loss = (1 - label_smoothing) * loss + label_smoothing * (lse - z.mean(-1))
     if z_loss:
         loss = loss + z_loss * lse.square()
-    return loss.where(kept, 0.0), lse
+    return loss.where(kept, 0.0), lse.where(kept, 0.0)
 
 
 def row_gradients(
