@@ -8,11 +8,10 @@ import shutil
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from hetero.backends.cpu import isa
-
 from hetero.accelerator.backend import HOST, Backend, CommSpec, Identity, Probe
 from hetero.accelerator.caps import Cap, Caps
 from hetero.accelerator.host import Host
+from hetero.backends.cpu import isa
 
 if TYPE_CHECKING:
     from hetero.accelerator.device import Device

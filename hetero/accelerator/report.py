@@ -88,7 +88,7 @@ def _autoload_trap(records: Sequence[Record]) -> str | None:
 def _no_entry_points(records: Sequence[Record]) -> str | None:
     if records:
         return None
-    return f"no backend is installed (entry points {registry.GROUP!r}): install hetero with pip, not by PYTHONPATH"
+    return f"no backend is installed (entry points {registry.GROUP!r}): install hetero with pip"
 
 
 def _import_torch(trapped: bool) -> str | None:

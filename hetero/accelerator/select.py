@@ -114,6 +114,8 @@ def _best() -> str:
 
 
 def _why_best(best: Record, candidates: list[Record]) -> str:
+    if best.probe.score == HOST:
+        return "no accelerator was found"
     others = [r.name for r in candidates if r is not best and r.probe.score < best.probe.score]
     return "most specific claim with a device" + (f", before {', '.join(sorted(others))}" if others else "")
 

@@ -31,7 +31,7 @@ def doctor(json: Annotated[bool, typer.Option("--json", help="Print the report a
 def _print(found: dict[str, Any], console: Console) -> None:
     console.print(f"[bold]hetero doctor[/bold]  default device: {_safe(found['default'])}\n")
     for problem in found["problems"]:
-        console.print(f"[bold red]problem[/bold red] {_safe(problem)}\n")
+        console.print(f"[bold red]problem[/bold red] {_safe(problem)}\n", soft_wrap=True)
     _environment(found["environment"], console)
     _backends(found["backends"], console)
     _capabilities(found["backends"], console)
@@ -41,9 +41,9 @@ def _print(found: dict[str, Any], console: Console) -> None:
 def _environment(env: dict[str, Any], console: Console) -> None:
     for name in ("hetero", "python", "torch", "os"):
         console.print(f"  {name:8}{_safe(env[name])}")
-    console.print(f"  packages{'':1}" + ", ".join(f"{k} {v}" for k, v in env["packages"].items()))
+    console.print("  with    " + ", ".join(f"{k} {v}" for k, v in env["packages"].items()), soft_wrap=True)
     for name, value in env["env"].items():
-        console.print(f"  env     {_safe(f'{name}={value}')}")
+        console.print(f"  env     {_safe(f'{name}={value}')}", soft_wrap=True)
     console.print()
 
 
@@ -52,7 +52,7 @@ def _backends(backends: list[dict[str, Any]], console: Console) -> None:
     colours = {"found": "green", "absent": "dim", "broken": "red"}
     for row in backends:
         devices = "\n".join(f"{d['device']}  {d['name']} ({d['arch']})" for d in row["devices"]) or "-"
-        versions = "\n".join(f"{k} {v}" for k, v in row["versions"].items()) or "-"
+        versions = "\n".join(f"{k} {v}" for k, v in row["versions"].items() if k != "torch") or "-"
         state = f"[{colours[row['state']]}]{row['state']}[/]"
         table.add_row(row["name"], state, _safe(devices), _safe(versions), f"--device={row['name']}")
     console.print(table)
@@ -60,11 +60,11 @@ def _backends(backends: list[dict[str, Any]], console: Console) -> None:
         console.print(f"[bold]{row['name']}[/bold] ({_safe(row['package'])})")
         for label in ("evidence", "conflicts"):
             for line in row[label]:
-                console.print(f"  {label.rstrip('s')}: {_safe(line)}")
+                console.print(f"  {label.rstrip('s')}: {_safe(line)}", soft_wrap=True)
         if row["error"]:
-            console.print(f"  [red]error[/red]: {_safe(row['error'])}")
+            console.print(f"  [red]error[/red]: {_safe(row['error'])}", soft_wrap=True)
         if row["install"]:
-            console.print(f"  to use it: {_safe(row['install'])}")
+            console.print(f"  to use it: {_safe(row['install'])}", soft_wrap=True)
     console.print()
 
 

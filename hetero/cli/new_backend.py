@@ -18,9 +18,7 @@ def new_backend(
     print(f"Wrote {len(files)} files to {target}:")
     for file in files:
         print(f"  {file}")
-    print(
-        f"Next: pip install -e {target} --no-build-isolation && pytest {target}/tests; then follow its README.md"
-    )
+    print(f"Next: pip install -e {target} --no-build-isolation && pytest {target}/tests, then its README.md")
 
 
 def write(name: str, target: Path) -> list[Path]:
