@@ -80,7 +80,7 @@ class Sampler:
             if state[key] != getattr(self, key):
                 raise CheckpointError(
                     f"the checkpoint's data order has {key} {state[key]}, this run has {getattr(self, key)}: "
-                    "it would skip some rows and repeat others; resume with the recipe and data of the checkpoint"
+                    "it would skip some rows and repeat others; resume with the same recipe and data"
                 )
         self.epoch, self.consumed = int(state["epoch"]), int(state["consumed"])
         if self.consumed >= self.rows:  # taken after the last micro-batch of an epoch

@@ -138,5 +138,6 @@ class ChatTemplate:
 
 _AMBIGUOUS = (
     "which tokens the assistant wrote cannot be told: the chat template renders a turn differently when "
-    "more turns follow. Give a template that marks them with {% generation %} … {% endgeneration %} (chat_template_path)"
+    "more turns follow. Give a template that marks them with {% generation %} … {% endgeneration %} "
+    "(chat_template_path)"
 )

@@ -199,7 +199,10 @@ class Recipe(BaseModel):
 
     def to_yaml(self) -> str:
         """The resolved recipe as YAML that `load` reads back to an equal recipe."""
-        values = self.model_dump(exclude_none=True)
+        fields = Recipe.model_fields
+        values = {
+            k: v for k, v in self.model_dump().items() if v is not None or fields[k].default is not None
+        }
         for key, (other, wanted) in DEPENDS.items():
             if values.get(other) not in wanted:
                 values.pop(key, None)

@@ -56,7 +56,8 @@ def expected(annotation: Any, metadata: typing.Iterable[Any] = ()) -> str:
         inner, *more = typing.get_args(annotation)
         return expected(inner, [*metadata, *more])
     if origin is Literal:
-        return "one of " + ", ".join(plain(choice) for choice in typing.get_args(annotation))
+        choices = [plain(choice) for choice in typing.get_args(annotation)]
+        return "one of " + ", ".join(choices) if len(choices) > 1 else choices[0]
     if origin in (Union, types.UnionType):
         options = [a for a in typing.get_args(annotation) if a is not type(None)]
         return " or ".join(dict.fromkeys(expected(option, metadata) for option in options))
