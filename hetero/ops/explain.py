@@ -53,7 +53,6 @@ def explain(name: str, *args: Any, **kwargs: Any) -> Explanation:
         >>> print(hetero.ops.explain("rms_norm", x, weight))
     """
     op = registry.op(name)
-    forward = op.forward
-    facts = forward.facts(forward.key(op.prepare(*args, **kwargs)))
+    facts = op.forward.facts(op.prepare(*args, **kwargs))
     return Explanation(tuple(decide(facts, p.direction) for p in op.passes()))
 

@@ -17,8 +17,10 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 from hetero.errors import OpError
+from hetero.ops.placement import Choice
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,7 @@ class _State:
 
     def __init__(self) -> None:
         self.policy: Policy | None = None
-        self.cache: dict[tuple, object] = {}
+        self.cache: dict[tuple[Any, ...], Choice] = {}
 
     def set(self, policy: Policy | None) -> None:
         self.policy, self.cache = policy, {}

@@ -89,6 +89,8 @@ def _collect() -> dict[str, list[Impl]]:
         backward = None
         if declared.backward is not None:
             backward = f"{declared.backward.reference.__module__}:{declared.backward.reference.__qualname__}"
+        for pass_ in declared.passes():
+            pass_.shapes_matter = any(i.where.asks_for_shapes for i in table.get(name, ()))
         table.setdefault(name, []).append(Impl(name, "reference", "reference", target, backward))
     return table
 

@@ -103,20 +103,18 @@ def dispatcher(pass_: Pass) -> Callable[..., Any]:
     state, key_of = policy.state, pass_.key
 
     def dispatch(*args: Any) -> Any:
-        key = key_of(args)
-        choice = state.cache.get(key)
+        choice = state.cache.get(key_of(args))
         if choice is None:
-            choice = choose(pass_, key)
-        choice.calls += 1  # type: ignore[attr-defined]
-        return choice.fn(*args)  # type: ignore[attr-defined]
+            choice = choose(pass_, args)
+        choice.calls += 1
+        return choice.fn(*args)
 
     return dispatch
 
 
-def choose(pass_: Pass, key: tuple[Any, ...]) -> placement.Choice:
-    """Decide for ``key``, load the function and cache the choice."""
-    policy.current()
-    decision = decide(pass_.facts(key), pass_.direction)
+def choose(pass_: Pass, args: tuple[Any, ...]) -> placement.Choice:
+    """Decide for this call, load the function and cache the choice."""
+    decision = decide(pass_.facts(args), pass_.direction)
     choice = placement.Choice(
         op=pass_.op.name,
         direction=pass_.direction,
@@ -126,5 +124,5 @@ def choose(pass_: Pass, key: tuple[Any, ...]) -> placement.Choice:
         fn=decision.impl.load(pass_.direction),
     )
     placement.record(choice)
-    policy.state.cache[key] = choice
+    policy.state.cache[pass_.key(args)] = choice  # the key is final only now: implementations may have been collected
     return choice

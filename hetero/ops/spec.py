@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from operator import itemgetter
 from typing import Any
 
 import torch
@@ -63,40 +62,48 @@ class Pass:
         self.operands, self.flags = tuple(operands), tuple(flags)
         self.direction = ""
         self.overload: Any = None
+        #: Whether some implementation asks for more than dtypes; the registry sets it before the first choice.
+        self.shapes_matter = False
 
     def bind(self, op: Op, direction: str, overload: Any) -> None:
         """Attach the registered torch.library operator and work out where each operand stands."""
         self.op, self.direction, self.overload = op, direction, overload
         self.args = _names(overload._schema.arguments)
         self.returns = _names(overload._schema.returns)
-        self._operand_at = tuple(self.args.index(n) for n in self.operands)
-        self._flags_of = itemgetter(*(self.args.index(n) for n in self.flags)) if self.flags else None
-        self._listed = "Tensor[]" in str(overload._schema.arguments[self._operand_at[0]].type) or (
-            "List[Tensor]" in str(overload._schema.arguments[self._operand_at[0]].type)
-        )
+        at = [self.args.index(n) for n in self.operands]
+        self._first = at[0]
+        self._rest = tuple(at[1:])
+        self._lists = "List[Tensor]" in str(overload._schema.arguments[at[0]].type)
 
     def key(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The facts of a call, as a flat hashable tuple (this runs on every call: keep it short)."""
-        tensors = [args[i] for i in self._operand_at]
-        if self._listed:
-            tensors = [t[0] if t else None for t in tensors]
-        first = tensors[0]
-        shape = first.shape
-        return (
-            self,
-            first.device,
-            shape[-1] if shape else 1,
-            first.is_contiguous(),
-            *[None if t is None else t.dtype for t in tensors],
-            self._flags_of(args) if self._flags_of is not None else None,
-        )
+        """What tells this call's choice from another's. It runs on every call, so it holds only what is asked for.
 
-    def facts(self, key: tuple[Any, ...]) -> Facts:
-        """:class:`Facts` from :meth:`key`'s tuple."""
-        _, device, last_dim, contiguous, *dtypes, flags = key
-        values = flags if len(self.flags) > 1 else (flags,)
-        named = dict(zip(self.flags, values)) if self.flags else {}
-        return Facts(self.op.name, device, tuple(dtypes), last_dim, contiguous, named)
+        The index tells the device: a process has one accelerator, and the CPU's is -1.
+        """
+        first = args[self._first]
+        if self._lists:
+            facts = self.facts(args)
+            return (self, first[0].get_device(), facts.dtypes)
+        rest = [None if args[i] is None else args[i].dtype for i in self._rest] if self._rest else ()
+        if self.shapes_matter:
+            facts = self.facts(args)
+            return (self, first.get_device(), first.dtype, *rest, facts.last_dim, facts.contiguous, *facts.flags.values())
+        return (self, first.get_device(), first.dtype, *rest)
+
+    def facts(self, args: tuple[Any, ...]) -> Facts:
+        """Everything that a ``Where`` may ask about a call."""
+        operands = [args[i] for i in (self._first, *self._rest)]
+        if self._lists:
+            operands = [t[0] if t else None for t in operands]
+        first = operands[0]
+        return Facts(
+            op=self.op.name,
+            device=first.device,
+            dtypes=tuple(None if t is None else t.dtype for t in operands),
+            last_dim=first.shape[-1] if first.dim() else 1,
+            contiguous=first.is_contiguous(),
+            flags={n: args[self.args.index(n)] for n in self.flags},
+        )
 
     def __call__(self, *args: Any) -> Any:
         return self.overload(*args)
