@@ -146,10 +146,12 @@ class Device:
         return explain(self)
 
     def _ask(self, *names: str) -> Any:
-        """Answer of the first of ``names`` that the device module or ``torch.accelerator`` has."""
+        """Answer of the first of ``names`` that the device module, or else ``torch.accelerator``, has."""
         import torch
 
-        for module in (self.module, torch.accelerator):
+        current = torch.accelerator.current_accelerator()
+        generic = (torch.accelerator,) if current is not None and current.type == self.type else ()
+        for module in (self.module, *generic):
             for name in names:
                 call = getattr(module, name, None)
                 if call is not None:
