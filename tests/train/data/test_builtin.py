@@ -1,0 +1,39 @@
+"""The builtin data is exact: it is what the golden numbers were made with."""
+
+import random
+
+import pytest
+
+from hetero.errors import DataError
+from hetero.train.data import builtin
+
+
+def test_rows_of_the_golden_file():
+    rows = list(builtin.rows("hetero:arithmetic?rows=8&seed=0&repeat=3"))
+    rng = random.Random(0)
+    for i, row in enumerate(rows):
+        a, b, sign = rng.randint(0, 99), rng.randint(0, 99), rng.choice("+-*")
+        answer = f"{a} {sign} {b} = {eval(f'{a}{sign}{b}')}"
+        assert row["messages"][0] == {"role": "user", "content": f"What is {a} {sign} {b}?"}
+        assert row["messages"][1] == {"role": "assistant", "content": answer * (1 + i % 3)}
+
+
+def test_splits_differ_and_repeat():
+    train, test = (list(builtin.rows("hetero:arithmetic?rows=50", split)) for split in ("train", "test"))
+    assert len(train) == len(test) == 50 and train != test
+    assert list(builtin.rows("hetero:arithmetic?rows=50", "test")) == test
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "hetero:poems",
+        "hetero:arithmetic?rows=x",
+        "hetero:arithmetic?rows",
+        "hetero:arithmetic?n=1",
+        "hetero:arithmetic?repeat=0",
+    ],
+)
+def test_wrong_names(name):
+    with pytest.raises(DataError, match=r"hetero:arithmetic|parameters"):
+        list(builtin.rows(name))
