@@ -23,16 +23,13 @@ class Machine:
         """Install ``module``; importing it raises, so a probe that imports it is found out."""
         (self.site / module).mkdir(exist_ok=True)
         (self.site / module / "__init__.py").write_text("raise AssertionError('a probe imported this')\n")
-        info = self.site / f"{distribution or module}-{version}.dist-info"
+        info = self.site / f"{module}-{version}.dist-info"
         info.mkdir()
-        (info / "METADATA").write_text(
-            f"Metadata-Version: 2.1\nName: {distribution or module}\nVersion: {version}\n"
-        )
+        text = f"Metadata-Version: 2.1\nName: {distribution or module}\nVersion: {version}\n"
+        (info / "METADATA").write_text(text)
 
-    def torch(
-        self, version: str, cuda: str | None = None, hip: str | None = None, extension: str = ""
-    ) -> None:
-        """Install a torch whose build constants are these."""
+    def torch(self, version: str, cuda: str | None = None, hip: str | None = None, fork: str = "") -> None:
+        """Install a torch whose build constants are these; ``fork`` is its ``utils/cpp_extension.py``."""
         self.package("torch", version)
         text = f"__version__ = {version!r}\ncuda: Optional[str] = {cuda!r}\nhip = {hip!r}\n"
         (self.site / "torch" / "version.py").write_text(text)

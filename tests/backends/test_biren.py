@@ -12,9 +12,7 @@ from hetero.backends.biren import backend
 @pytest.fixture
 def installed(monkeypatch):
     def make(package, version, name="Biren106M"):
-        monkeypatch.setattr(
-            Host, "package", lambda self, module, *names: version if module == package else None
-        )
+        monkeypatch.setattr(Host, "package", lambda self, module, *names: {package: version}.get(module))
         monkeypatch.setitem(sys.modules, package, ModuleType(package))
         monkeypatch.setattr(backend, "module", lambda: SimpleNamespace(get_device_name=lambda index: name))
 

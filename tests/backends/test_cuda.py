@@ -14,9 +14,7 @@ def gpu(monkeypatch):
         monkeypatch.setattr(torch.cuda, "get_device_capability", lambda index: (major, minor))
         answers = SimpleNamespace(major=major, minor=minor, **properties)
         monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: answers)
-        monkeypatch.setattr(
-            Host, "package", lambda self, module, *names: triton if module == "triton" else None
-        )
+        monkeypatch.setattr(Host, "package", lambda self, module, *names: {"triton": triton}.get(module))
 
     return make
 

@@ -45,9 +45,8 @@ def test_nvidia_driver_with_a_cpu_build_says_what_to_install(machine):
     machine.torch("2.13.0+cpu")
     machine.nvidia()
     probe = backend("cuda").probe(machine.host())
-    assert (
-        probe.state == "absent" and "not a CUDA build" in probe.evidence[0] and "CUDA build" in probe.install
-    )
+    assert probe.state == "absent" and "not a CUDA build" in probe.evidence[0]
+    assert "CUDA build" in probe.install
 
 
 def test_rocm_is_not_nvidia(machine):

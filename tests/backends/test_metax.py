@@ -10,9 +10,7 @@ def card(monkeypatch):
     def make(name, capability=(8, 0), triton="3.0.0+metax", maca="/opt/maca"):
         monkeypatch.setattr(torch.cuda, "get_device_name", lambda index: name)
         monkeypatch.setattr(torch.cuda, "get_device_capability", lambda index: capability)
-        monkeypatch.setattr(
-            Host, "package", lambda self, module, *names: triton if module == "triton" else None
-        )
+        monkeypatch.setattr(Host, "package", lambda self, module, *names: {"triton": triton}.get(module))
         if maca:
             monkeypatch.setenv("MACA_PATH", maca)
         else:
