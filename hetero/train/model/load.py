@@ -46,8 +46,10 @@ def load(recipe: Any, device: Any) -> tuple[Any, Any]:
     model.config.use_cache = False  # a cache changes the mask: packed documents would see each other
     model.to(device=device.torch)
     if recipe.gradient_checkpointing:
-        # Not reentrant: the reentrant kind loses gradients when the layer's input needs none, as under LoRA.
-        model.gradient_checkpointing_enable({"use_reentrant": False})
+        # The old name warns in newer Transformers. Not reentrant: that kind loses gradients when a layer's input
+        # needs none, as under LoRA.
+        new_name = getattr(model, "activation_checkpointing_enable", None)
+        (new_name or model.gradient_checkpointing_enable)({"use_reentrant": False})
     if recipe.use_peft:
         model = add_lora(
             model,

@@ -14,8 +14,8 @@ from hetero.train.patching.kind import Refused
 DTYPES = (torch.float32, torch.bfloat16)
 
 # Roundings by which two right answers may part, in units in the last place of the largest output. In float32
-# they part by what exp, tanh or a sum in another order cost; in bf16 by intermediates that one side rounds and
-# the other does not (at most three of them in a row: rotary's two products and their sum).
+# they part by what exp, tanh or a sum in another order cost; in bf16 by intermediates that one side rounds
+# and the other does not (at most three of them in a row: rotary's two products and their sum).
 _ULPS = 8
 
 

@@ -30,7 +30,7 @@ def patch(model: nn.Module) -> PatchReport:
     the module stays as it is and the report says so. Attention itself stays Transformers'.
 
     Parameter names, hooks and children do not change. Works before or after PEFT wraps the model, with
-    gradient checkpointing, `copy.deepcopy` and `model.to`. Patch before FSDP wraps the model. Calling it again
+    gradient checkpointing, `copy.deepcopy` and `model.to`. Patch before FSDP wraps the model. A second call
     does nothing more; :func:`unpatch` undoes it.
 
     Raises:

@@ -55,7 +55,8 @@ def _blank(mixin: Any, original: Any) -> Any:
 
 def swap(module: nn.Module, mixin: type, state: Any) -> None:
     """Give `module` the forward of `mixin`, with `state` as its `hetero`."""
-    module.__class__ = swapped_class(mixin, type(module))
+    original: Any = type(module)
+    module.__class__ = swapped_class(mixin, original)
     module.hetero = state
 
 
