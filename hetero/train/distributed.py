@@ -3,18 +3,37 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from hetero.errors import HeteroError
 from hetero.train.algorithms.base import Algorithm, Batch, Sums
 
 if TYPE_CHECKING:
     from hetero.accelerator import Device
     from hetero.comm import Communicator
+
+
+T = TypeVar("T")
+
+
+def on_rank_0(comm: Communicator, compute: Callable[[], T]) -> T:
+    """Do something on rank 0 alone and give its result, or its :class:`HeteroError`, to every rank."""
+    result: tuple[Any, HeteroError | None] = (None, None)
+    if comm.rank == 0:
+        try:
+            result = (compute(), None)
+        except HeteroError as error:
+            result = (None, error)
+    value, problem = comm.broadcast_object(result, src=0)
+    if problem is not None:
+        raise problem
+    return value
 
 
 class _LossModule(nn.Module):

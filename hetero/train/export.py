@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +24,23 @@ def save_model(model: Any, tokenizer: Any, directory: Path) -> None:
     if weights.has_adapter(model):
         weights.write(model, directory)
     else:
-        model.save_pretrained(str(directory))
+        with _quiet():
+            model.save_pretrained(str(directory))
     tokenizer.save_pretrained(str(directory))
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Without Transformers' own progress bars, which would run into ours."""
+    from transformers.utils import logging
+
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
 
 
 def export(source: Path, to: Path, *, merge: bool = False) -> Path:

@@ -54,10 +54,11 @@ class Loop:
         self._evaluate, self._extra = evaluate, extra
         self._warmup = schedule.warmup_steps(total_steps, recipe.warmup_steps, recipe.warmup_ratio)
 
-    def run(self, progress: Progress) -> dict[str, float]:
-        """Train on from ``progress``, which is kept up to date; returns the last row of metrics.
+    def run(self, progress: Progress) -> tuple[dict[str, float], bool]:
+        """Train on from ``progress``, which is kept up to date.
 
-        Ends early when a stop signal has come: the step is finished and saved. Raises
+        Returns the last row of metrics, and whether a stop signal ended the run early, on this rank or
+        another; the step it came in was finished and saved. Raises
         :class:`TrainingError` after :data:`MAX_SKIPPED_IN_A_ROW` steps that were not finite.
         """
         last: dict[str, float] = {}
@@ -78,7 +79,7 @@ class Loop:
                 last |= self._evaluated(progress)
             if stop or final or self._due(self._recipe.save_steps, progress):
                 self._checkpointer.save(progress)
-        return last
+        return last, stop and progress.step < self._total
 
     def _evaluated(self, progress: Progress) -> dict[str, float]:
         if self._evaluate is None:

@@ -6,9 +6,10 @@ from typing import Any
 
 from hetero.errors import RecipeError
 from hetero.train.algorithms.base import Algorithm, Batch, Example, Sums
+from hetero.train.algorithms.neftune import add_noise
 from hetero.train.algorithms.sft import SFT
 
-__all__ = ["SFT", "Algorithm", "Batch", "Example", "Sums", "create"]
+__all__ = ["SFT", "Algorithm", "Batch", "Example", "Sums", "add_noise", "create"]
 
 _ALGORITHMS: dict[str, type[SFT]] = {SFT.name: SFT}
 

@@ -13,8 +13,9 @@ from typing import Any, ClassVar
 from torch import Tensor, nn
 
 from hetero.errors import CheckpointError
+from hetero.train.data.report import EncodeReport
 
-#: One encoded example: lists and numbers, as the data pipeline gives it.
+#: One encoded example: lists and numbers, as :mod:`hetero.train.data` gives it.
 Example = dict[str, Any]
 #: What one forward pass takes: tensors on the CPU until the loop moves them.
 Batch = dict[str, Any]
@@ -29,8 +30,11 @@ class Algorithm(ABC):
     name: ClassVar[str]
 
     @abstractmethod
-    def prepare(self, rows: Sequence[dict[str, Any]]) -> list[Example]:
-        """Encode dataset rows once, before training."""
+    def prepare(self, split: str) -> tuple[Sequence[Example], EncodeReport]:
+        """The recipe's data for "train" or "eval", encoded once, and what happened to its rows."""
+
+    def check(self, model: nn.Module) -> None:  # noqa: B027 - most algorithms have nothing to check
+        """Look at the model once, before training; raise :class:`~hetero.errors.ModelError` when unfit."""
 
     @abstractmethod
     def collate(self, examples: Sequence[Example]) -> Batch:

@@ -17,8 +17,10 @@ from torch import Tensor, nn
 
 from hetero import ops
 from hetero.train.algorithms.base import Algorithm, Batch, Example, Sums
-from hetero.train.algorithms.head import LMHead
+from hetero.train.algorithms.head import LMHead, check_head
 from hetero.train.data.collate import collate
+from hetero.train.data.dataset import build
+from hetero.train.data.report import EncodeReport
 
 
 class SFT(Algorithm):
@@ -29,10 +31,11 @@ class SFT(Algorithm):
     def __init__(self, recipe: Any, tokenizer: Any) -> None:
         self._recipe, self._tokenizer = recipe, tokenizer
 
-    def prepare(self, rows: Sequence[dict[str, Any]]) -> list[Example]:
-        from hetero.train.data import encode
+    def prepare(self, split: str) -> tuple[Sequence[Example], EncodeReport]:
+        return build(self._recipe, self._tokenizer, split)
 
-        return encode(rows, self._tokenizer, self._recipe)
+    def check(self, model: nn.Module) -> None:
+        check_head(model)
 
     def collate(self, examples: Sequence[Example]) -> Batch:
         """Adds to the padded batch where its labelled tokens are, so that the head scores only those.

@@ -94,7 +94,10 @@ def _files(directory: Path) -> list[Path]:
 
 def _seal(directory: Path, facts: dict[str, Any]) -> None:
     entries = {}
+    readable = directory.stat().st_mode & 0o666
     for path in _files(directory):
+        # safetensors writes files that only their owner can read; give them what the umask allows.
+        path.chmod(readable)
         sync(path)
         name = path.relative_to(directory).as_posix()
         entries[name] = {"bytes": path.stat().st_size, "sha256": sha256(path)}

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from hetero.accelerator import Device
 
 
-def seed_all(seed: int, device: Device) -> None:
-    """Seed Python, NumPy, torch and the device's own generator."""
+def seed_all(seed: int) -> None:
+    """Seed Python, NumPy and torch, whose seed goes to every device's generator."""
     random.seed(seed)
     np.random.seed(seed % 2**32)
     torch.manual_seed(seed)

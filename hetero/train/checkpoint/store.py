@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -11,8 +12,8 @@ import torch
 
 import hetero
 from hetero import ops
-from hetero.errors import CheckpointError
 from hetero.train.checkpoint import compat, directory, files, rng, weights
+from hetero.train.distributed import on_rank_0
 from hetero.train.optim import AdamW
 from hetero.train.progress import Progress
 
@@ -89,15 +90,7 @@ class Checkpointer:
         }
         ranks = self._comm.all_gather_object(mine)
         final = directory.path_of(self.run_dir, progress.step)
-        problem = None
-        if self._comm.rank == 0:
-            try:
-                self._write(final, progress, ranks)
-                directory.prune(self.run_dir, self._keep)
-            except CheckpointError as error:
-                problem = str(error)
-        if problem := self._comm.broadcast_object(problem, src=0):
-            raise CheckpointError(problem)
+        on_rank_0(self._comm, lambda: self._write(final, progress, ranks))
         return final
 
     def _write(self, final: Path, progress: Progress, ranks: list[dict[str, Any]]) -> None:
@@ -119,17 +112,18 @@ class Checkpointer:
             )
             for rank, state in enumerate(ranks):
                 files.write_json(work / f"rank_{rank}.json", state)
+        directory.prune(self.run_dir, self._keep)
 
     def newest(self) -> Path | None:
         """The newest sound checkpoint of the run, the same on every rank; None when there is none yet."""
-        return self._on_rank_0(lambda: directory.newest_sound(self.run_dir))
+        return on_rank_0(self._comm, lambda: directory.newest_sound(self.run_dir))
 
     def restore(self, path: Path) -> Progress:
         """Put the checkpoint at ``path`` back. Random numbers last: nothing may draw from them afterwards.
 
         Raises :class:`CheckpointError` when it is damaged or belongs to a run with other settings.
         """
-        manifest = self._on_rank_0(lambda: files.verify(path))
+        manifest = on_rank_0(self._comm, lambda: files.verify(path))
         state = files.read_json(path / STATE)
         compat.check(
             {
@@ -152,18 +146,13 @@ class Checkpointer:
         mine = files.read_json(path / f"rank_{self._comm.rank}.json")
         for name, part in self._stateful.items():
             part.load_state_dict(mine[name])
+        for package, version in _versions().items():
+            if state["versions"][package] != version:
+                before = state["versions"][package]
+                warnings.warn(
+                    f"{path} was written with {package} {before}, this is {version}: numbers may differ in "
+                    "their last digits from a run without the break",
+                    stacklevel=2,
+                )
         rng.restore(mine["rng"], self._device)
         return Progress(**state["progress"])
-
-    def _on_rank_0(self, compute: Any) -> Any:
-        """Do it once and tell everyone the result, or the same error."""
-        result: tuple[Any, str | None] = (None, None)
-        if self._comm.rank == 0:
-            try:
-                result = (compute(), None)
-            except CheckpointError as error:
-                result = (None, str(error))
-        value, problem = self._comm.broadcast_object(result, src=0)
-        if problem:
-            raise CheckpointError(problem)
-        return value

@@ -58,6 +58,8 @@ def write(model: Any, directory: Path) -> None:
         config.inference_mode = training
         return
     save_tensors(_live(model), directory / MODEL)
+    model.config.architectures = [type(model).__name__]
+    model.config.dtype = model.dtype
     model.config.save_pretrained(str(directory))
     if getattr(model, "generation_config", None) is not None:
         model.generation_config.save_pretrained(str(directory))

@@ -29,9 +29,9 @@ def truncate_after(path: Path, step: int) -> None:
     os.replace(part, path)
 
 
-def _plain(value: Any) -> Any:
-    """JSON has no NaN or infinity: they become null, which every reader understands."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+def plain(row: dict[str, Any]) -> dict[str, Any]:
+    """``row`` as JSON can hold it: NaN and infinity become null, which every reader understands."""
+    return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in row.items()}
 
 
 class JsonlSink:
@@ -44,7 +44,7 @@ class JsonlSink:
 
     def write(self, row: dict[str, Any]) -> None:
         """Append one row."""
-        self._file.write(json.dumps({k: _plain(v) for k, v in row.items()}, allow_nan=False) + "\n")
+        self._file.write(json.dumps(plain(row), allow_nan=False) + "\n")
 
     def close(self) -> None:
         """Close the file."""
