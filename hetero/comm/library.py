@@ -1,0 +1,142 @@
+"""What a collective library can do, and how the rest is emulated. Data, decided before a call.
+
+Three rules cover all libraries:
+
+- Data movement travels as bytes, so every dtype moves everywhere.
+- A reduction in a dtype that the library lacks travels in a wider one and is rounded once, or goes over the
+  host.
+- A collective that the library lacks goes over the host, by gloo.
+
+``avg`` is always sum, then division: gloo in torch 2.6 returns the sum for a ``reduce_scatter`` with AVG and
+says nothing, and HCCL's is not documented. On gloo, sums and products of 16-bit floats travel in float32:
+gloo's own would round after every hop.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+import torch
+
+from hetero.accelerator import CommSpec
+from hetero.errors import CommError
+
+OPS = ("sum", "avg", "product", "min", "max")
+COLLECTIVES = (
+    *("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast"),
+    *("reduce", "gather", "scatter", "send", "recv", "batch_p2p", "barrier"),
+)
+
+#: What torch.distributed documents for gloo, and every vendor's library was seen to take.
+_COMMON = ("uint8", "int8", "int32", "int64", "float16", "bfloat16", "float32", "float64")
+_HALVES = ("float16", "bfloat16")
+#: Wider dtypes that hold a narrow one's values, in order of preference.
+_WIDER = {
+    **dict.fromkeys(("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz"), ("float32",)),
+    **dict.fromkeys(_HALVES, ("float32",)),
+    **dict.fromkeys(("int8", "uint8", "int16", "uint16"), ("int32", "int64")),
+    **dict.fromkeys(("int32", "uint32"), ("int64",)),
+}
+#: The names that CommSpec.unverified uses for point-to-point.
+_POINT_TO_POINT = {"isend", "irecv", "send", "recv", "batch_isend_irecv"}
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """How one reduction travels: dtype ``wire``, library op ``op``, then division where ``divide``.
+
+    ``host``: over gloo, through host memory. ``why`` is empty where the library does it as it stands.
+    """
+
+    wire: torch.dtype
+    op: str
+    divide: bool = False
+    host: bool = False
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Library:
+    """A collective library.
+
+    Args:
+        backend: its name in torch.distributed.
+        name: what lies beneath.
+        reduce_dtypes: torch dtype names it reduces.
+        missing: collectives that go over the host.
+        note: the vendor's limits.
+    """
+
+    backend: str
+    name: str
+    reduce_dtypes: tuple[str, ...] = _COMMON
+    missing: frozenset[str] = frozenset()
+    note: str = ""
+
+    @classmethod
+    def of(cls, spec: CommSpec) -> Library:
+        missing = frozenset(spec.unverified) & frozenset(COLLECTIVES)
+        if _POINT_TO_POINT & set(spec.unverified):
+            missing |= {"send", "recv", "batch_p2p"}
+        return cls(spec.backend, spec.library, spec.reduce_dtypes or _COMMON, missing, spec.note)
+
+    @property
+    def on_host(self) -> bool:
+        return self.backend == "gloo"
+
+    def route(self, collective: str) -> tuple[bool, str]:
+        """(goes over the host, why) for a collective."""
+        if collective in self.missing:
+            return True, f"over the host by gloo: {self.name} is not documented to do it"
+        return False, ""
+
+    def reduction(self, dtype: torch.dtype, op: str) -> Reduction:
+        """How ``op`` over ``dtype`` travels. Complex dtypes are planned as their real parts.
+
+        Raises:
+            CommError: no library can, or the result would not mean anything (the average of integers).
+        """
+        return _plan(self, dtype, op)
+
+    def explain(self) -> dict[str, str]:
+        """For every collective, how it is done."""
+        how = {name: self.route(name)[1] or self.name for name in COLLECTIVES if name != "barrier"}
+        how["barrier"] = "gloo, after the device has finished its work"
+        how["op=avg"] = "sum, then division by the number of ranks"
+        for name in dict.fromkeys((*_COMMON, *_WIDER)):
+            dtype = getattr(torch, name, None)
+            if dtype is not None and (why := self.reduction(dtype, "sum").why):
+                how[f"sum of {name}"] = why
+        return how
+
+
+HOST = Library("gloo", "gloo")
+
+
+@cache
+def _plan(library: Library, dtype: torch.dtype, op: str) -> Reduction:
+    if op not in OPS:
+        raise CommError(f"there is no reduction {op!r}; the ops are {', '.join(OPS)}")
+    name = str(dtype).removeprefix("torch.")
+    divide, native = op == "avg", "sum" if op == "avg" else op
+    if divide and not dtype.is_floating_point:
+        raise CommError(f"avg of {name} would round: reduce a floating-point tensor, or use sum")
+    if dtype == torch.bool:
+        if op not in ("min", "max"):
+            raise CommError(f"{op} of bool has no meaning: max is 'any', min is 'all'")
+        return Reduction(torch.uint8, native, why="as uint8")
+    if library.on_host and name in _HALVES and native in ("sum", "product"):
+        return Reduction(torch.float32, native, divide, why="in float32, rounded once")
+    if name in library.reduce_dtypes:
+        return Reduction(dtype, native, divide)
+    for wider in _WIDER.get(name, ()):
+        if wider in library.reduce_dtypes:
+            rounding = ", rounded once" if dtype.is_floating_point else ""
+            why = f"in {wider}{rounding}: {library.name} does not reduce {name}"
+            return Reduction(getattr(torch, wider), native, divide, why=why)
+    if not library.on_host and (name in HOST.reduce_dtypes or name in _WIDER):
+        plan = _plan(HOST, dtype, op)
+        why = f"over the host by gloo: {library.name} does not reduce {name}"
+        return Reduction(plan.wire, plan.op, divide, host=True, why=why)
+    raise CommError(f"{library.name} cannot reduce {name}, and no wider dtype holds it")
