@@ -11,8 +11,8 @@ from hetero.comm.peers import Answer, Peers
 
 Verdict = TypeVar("Verdict", PeerLost, CollectiveTimeout)
 
-#: Seconds in which the cause of a broken connection must show: its process's socket is closed at the same
-time._SETTLE = 2.0
+#: Seconds in which the cause of a broken connection must show: a process's sockets close together.
+_SETTLE = 2.0
 
 
 @dataclass(frozen=True)

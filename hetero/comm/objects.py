@@ -39,5 +39,5 @@ def _check(value: Any, where: str) -> None:
     elif not isinstance(value, _PLAIN):
         raise CommError(
             f"{where} is a {type(value).__name__}: object collectives carry JSON "
-            "(str, int, float, bool, None, list, dict), never pickles. Send tensors with the tensor collectives"
+            "(str, int, float, bool, None, list, dict), never pickles; tensors have their own collectives"
         )

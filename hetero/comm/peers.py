@@ -106,8 +106,9 @@ class Peers:
         )
         self.address = (address, self._listener.getsockname()[1])
         self._thread = threading.Thread(target=self._serve, name="hetero-peers", daemon=True)
-        # A forked child (a data loader's worker) must not hold the socket: its parent would seem alive after
-        death.close_in_child = weakref.WeakMethod(self._listener.close)
+        # A forked child (a data loader's worker) must let go of the socket, or its parent would seem alive
+        # after its death.
+        close_in_child = weakref.WeakMethod(self._listener.close)
         os.register_at_fork(after_in_child=lambda: (close := close_in_child()) and close())
 
     def start(self, job: str, others: dict[int, tuple[str, int]]) -> None:
