@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from hetero import errors
 from hetero.errors import HeteroError
 from hetero.train.algorithms.base import Algorithm, Batch, Sums
 
@@ -23,17 +24,22 @@ T = TypeVar("T")
 
 
 def on_rank_0(comm: Communicator, compute: Callable[[], T]) -> T:
-    """Do something on rank 0 alone and give its result, or its :class:`HeteroError`, to every rank."""
-    result: tuple[Any, HeteroError | None] = (None, None)
+    """Do something on rank 0 alone and give its result, which JSON can hold, to every rank.
+
+    A :class:`HeteroError` is raised on every rank too: none is left waiting for a rank that gave up.
+    """
+    result: dict[str, Any] = {}
+    caught: HeteroError | None = None
     if comm.rank == 0:
         try:
-            result = (compute(), None)
+            result["value"] = compute()
         except HeteroError as error:
-            result = (None, error)
-    value, problem = comm.broadcast_object(result, src=0)
-    if problem is not None:
-        raise problem
-    return value
+            caught = error
+            result = {"kind": type(error).__name__, "message": str(error)}
+    result = comm.broadcast_object(result, src=0)
+    if "value" in result:
+        return result["value"]
+    raise caught or getattr(errors, result["kind"], HeteroError)(result["message"])
 
 
 class _LossModule(nn.Module):

@@ -55,16 +55,17 @@ def run(recipe: Recipe, device: Device) -> RunResult:
     :class:`~hetero.errors.HeteroError`, on every rank.
     """
     from hetero import comm
+    from hetero.comm import environment
 
-    communicator = comm.init(device)
-    try:
-        policy = ops.use(recipe.ops) if recipe.ops else contextlib.nullcontext()
-        with policy, contextlib.ExitStack() as held:
-            run_dir = Path(recipe.output_dir)
-            on_rank_0(communicator, lambda: _claim(run_dir, recipe, held))
-            return _Run(recipe, device, communicator, run_dir).train()
-    finally:
-        communicator.close()
+    # Started by torchrun, each rank takes the device of its own number.
+    spec = device if environment.read() is None else device.vendor
+    with contextlib.ExitStack() as held:
+        communicator = held.enter_context(comm.init(spec))
+        if recipe.ops:
+            held.enter_context(ops.use(recipe.ops))
+        run_dir = Path(recipe.output_dir)
+        on_rank_0(communicator, lambda: _claim(run_dir, recipe, held))
+        return _Run(recipe, communicator.device, communicator, run_dir).train()
 
 
 def _claim(run_dir: Path, recipe: Recipe, held: contextlib.ExitStack) -> None:

@@ -139,6 +139,7 @@ def test_overwriting_deletes_the_run_and_nothing_else(train: Train, tmp_path: Pa
 
 def test_evaluation_is_logged_and_changes_nothing(train: Train, tmp_path: Path) -> None:
     train(output_dir=str(tmp_path / "without"), neftune_noise_alpha=5.0)
+    finals = []
     keys = {"eval_dataset_name": str(tmp_path / "train.jsonl"), "neftune_noise_alpha": 5.0}
     for size in (2, 8):
         run_dir = tmp_path / f"with-{size}"
@@ -147,9 +148,8 @@ def test_evaluation_is_logged_and_changes_nothing(train: Train, tmp_path: Path) 
         assert [row["step"] for row in evals] == [2, 4, 5]
         assert evals[0]["eval_loss"] > evals[-1]["eval_loss"] == result.metrics["eval_loss"]
         assert _losses(run_dir) == _losses(tmp_path / "without")
-        if size == 8:
-            assert evals[-1]["eval_loss"] == pytest.approx(before, rel=1e-6)
-        before = evals[-1]["eval_loss"]
+        finals.append(evals[-1]["eval_loss"])
+    assert finals[0] == pytest.approx(finals[1], rel=1e-6)
 
 
 def test_a_signal_finishes_the_step_saves_and_is_told(

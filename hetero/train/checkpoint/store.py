@@ -116,7 +116,8 @@ class Checkpointer:
 
     def newest(self) -> Path | None:
         """The newest sound checkpoint of the run, the same on every rank; None when there is none yet."""
-        return on_rank_0(self._comm, lambda: directory.newest_sound(self.run_dir))
+        path = on_rank_0(self._comm, lambda: str(directory.newest_sound(self.run_dir) or ""))
+        return Path(path) if path else None
 
     def restore(self, path: Path) -> Progress:
         """Put the checkpoint at ``path`` back. Random numbers last: nothing may draw from them afterwards.
