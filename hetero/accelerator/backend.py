@@ -97,6 +97,8 @@ class Backend:
     torch_types: tuple[str, ...] = ()
     #: Other things people may call it; they lead to a hint, never to a match.
     also_called: tuple[str, ...] = ()
+    #: Package that holds ``caps.json`` and ``peaks.json``; "" is the one that defines the class.
+    tables: str = ""
     #: Environment variables that hide devices.
     visible_devices_env: tuple[str, ...] = ()
 
@@ -124,8 +126,8 @@ class Backend:
         return Device(self, index)
 
     def table(self) -> ChipTable:
-        """The tables ``caps.json`` and ``peaks.json`` beside the backend's code."""
-        return chip_table(type(self).__module__)
+        """The capability and peak tables."""
+        return chip_table(self.tables or type(self).__module__)
 
     def identity(self, index: int) -> Identity:
         """Name, architecture and driver versions of device ``index``."""

@@ -6,6 +6,9 @@ where the vendor is absent. The tests of every plugin call it, those that ``hete
 
 from __future__ import annotations
 
+import builtins
+import contextlib
+import importlib
 import importlib.util
 import sys
 import time
@@ -45,7 +48,12 @@ def run(backend: Backend) -> list[CheckResult]:
     absent = _why_no_device(backend, host)
     if absent:
         return results + [CheckResult(name, "skip", absent) for name, _ in _DEVICE]
-    device = backend.device(0)
+    try:
+        device = backend.device(0)
+    except Exception as error:  # noqa: BLE001 - a plugin may raise anything; it fails every check on the device
+        return results + [
+            CheckResult(name, "fail", f"{type(error).__name__}: {error}") for name, _ in _DEVICE
+        ]
     return results + [_check(name, call, device) for name, call in _DEVICE]
 
 
@@ -123,11 +131,33 @@ def _probe_time(backend: Backend, host: Host) -> str:
 
 def _probe_imports(backend: Backend, host: Host) -> None:
     own = {"hetero", type(backend).__module__.partition(".")[0]}
-    before = set(sys.modules)
-    backend.probe(Host.here())
-    new = {name.partition(".")[0] for name in set(sys.modules) - before}
-    foreign = sorted(new - own - set(sys.stdlib_module_names))
-    _require(not foreign, f"the probe imported {', '.join(foreign)}")
+    with _imports() as asked:
+        backend.probe(Host.here())
+    foreign = sorted(asked - own - set(sys.stdlib_module_names))
+    _require(not foreign, f"the probe imports {', '.join(foreign)}")
+
+
+@contextlib.contextmanager
+def _imports() -> Iterator[set[str]]:
+    """Top-level names that are imported inside, those that were loaded long before too."""
+    asked: set[str] = set()
+    statement, function = builtins.__import__, importlib.import_module
+
+    def by_statement(name: str, *args: Any, **kwargs: Any) -> Any:
+        level = kwargs.get("level", args[3] if len(args) > 3 else 0)
+        if not level:
+            asked.add(name.partition(".")[0])
+        return statement(name, *args, **kwargs)
+
+    def by_function(name: str, package: str | None = None) -> Any:
+        asked.add((package or name).partition(".")[0] if name.startswith(".") else name.partition(".")[0])
+        return function(name, package)
+
+    builtins.__import__, importlib.import_module = by_statement, by_function
+    try:
+        yield asked
+    finally:
+        builtins.__import__, importlib.import_module = statement, function
 
 
 def _probe_contexts(backend: Backend, host: Host) -> None:
