@@ -159,15 +159,15 @@ class Communicator(Collectives):
 
     def subgroup(self, ranks: Sequence[int] | None = None, *, by: str | None = None) -> Communicator | None:
         """A communicator of some of the ranks: of ``ranks``, or of those that share this rank's ``by``
-        ("host" or "vendor"). Every rank of the job calls it with the same arguments; None for one that is not
-        in ``ranks``.
+        ("host" or "vendor"), in ascending order. Every rank of the job calls it with the same arguments; None for
+        one that is not in ``ranks``.
         """
         if (ranks is None) == (by is None):
             raise CommError("subgroup takes either ranks or by='host' or 'vendor'")
         if self.world_size != len(self.job.facts):
             raise CommError("make subgroups from the communicator that hetero.comm.init returned")
         if ranks is not None:
-            chosen = tuple(ranks)
+            chosen = tuple(sorted(ranks))
             if not chosen or len(set(chosen)) != len(chosen) or not set(chosen) <= set(self.ranks):
                 raise CommError(f"subgroup({list(chosen)}): want distinct ranks of 0..{self.world_size - 1}")
             parts = [chosen]

@@ -48,8 +48,7 @@ def diagnose(error: RuntimeError, call: Call, peers: Peers, elapsed: float, time
             return peers.verdict
         lost = [rank for rank, answer in answers.items() if answer.state == "lost"]
         if lost:
-            gone = "its process has ended" if len(lost) == 1 else "their processes have ended"
-            return announce(peers, PeerLost(lost, str(call), f"{gone} (killed, crashed or finished)"))
+            return announce(peers, PeerLost(lost, str(call), "killed, crashed, or finished early"))
         if timed_out:
             missing = [rank for rank, answer in answers.items() if not _inside(answer, call)]
             doing = {rank: str(answer) for rank, answer in answers.items()}

@@ -97,7 +97,7 @@ class CollectiveMismatch(CommError):
     """
 
     def __init__(self, sides: Mapping[int, str]) -> None:
-        self.sides = dict(sides)
+        self.sides = dict(sorted(sides.items()))
         by_call: dict[str, list[int]] = {}
         for rank, call in self.sides.items():
             by_call.setdefault(call, []).append(rank)

@@ -74,7 +74,7 @@ class Answer:
         if self.state == "unreachable":
             return "unreachable: its host does not answer"
         if self.state == "lost":
-            return "gone: its process has ended"
+            return "gone: its process has ended, or closed its communicator"
         sequence, call, running = self.progress["calls"].get(self.progress["group"], (0, "", False))
         if not sequence:
             return "alive, in no collective so far"

@@ -116,7 +116,7 @@ def _listen(place: Place) -> socket.socket:
     loopback = is_loopback(place.address)
     dual = not loopback and socket.has_dualstack_ipv6()
     family = socket.AF_INET6 if dual or place.address == "::1" else socket.AF_INET
-    host = ("::1" if place.address == "::1" else "127.0.0.1") if loopback else ""
+    host = (place.address if place.address != "localhost" else "127.0.0.1") if loopback else ""
     try:
         listener = socket.create_server((host, place.port), family=family, backlog=4096, dualstack_ipv6=dual)
     except OSError as error:
