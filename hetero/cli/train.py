@@ -37,7 +37,9 @@ def train(
         return
     from hetero.train import run
 
-    run(resolved, chosen)
+    result = run(resolved, chosen)
+    if result.exit_code:
+        raise typer.Exit(result.exit_code)
 
 
 def _show(recipe: Any, device: Any) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from hetero.errors import DataError
 from hetero.train.data.collate import IGNORE
 from hetero.train.data.encode import Encoder
-from hetero.train.data.formats import SkipRow, convert
+from hetero.train.data.formats import Chat, Plain, SkipRow, Tokens, convert
 from hetero.train.data.packing import pack
 from hetero.train.data.report import EncodeReport
 from hetero.train.data.sources import Source, open_source
@@ -19,6 +20,8 @@ from hetero.train.data.template import ChatTemplate
 
 if TYPE_CHECKING:
     from hetero.train.recipe import Recipe
+
+ROWS_AT_ONCE = 64
 
 Example = dict[str, list[int]]
 
@@ -118,7 +121,6 @@ def _source(recipe: Recipe, split: str) -> Source:
 def encode_source(source: Source, recipe: Recipe, tokenizer: Any, report: EncodeReport) -> EncodedDataset:
     """Encode every row of `source`, counting in `report`."""
     ids, labels, offsets = array("i"), array("i"), array("q", [0])
-    layout: tuple[str, str] | None = None
     with ChatTemplate(tokenizer, recipe.chat_template_kwargs) as template:
         encoder = Encoder(
             tokenizer,
@@ -127,39 +129,23 @@ def encode_source(source: Source, recipe: Recipe, tokenizer: Any, report: Encode
             assistant_only_loss=recipe.assistant_only_loss,
             max_length=recipe.max_length,
         )
-        for place, row in source:
-            report.total += 1
-            try:
-                example = convert(row, place)
-                kind = type(example).__name__
-                if layout is None:
-                    layout = (kind, place)
-                elif kind != layout[0]:
-                    raise DataError(f"{place}: another kind of row ({kind}) than {layout[1]} ({layout[0]})")
-                row_ids, row_labels, cut = encoder.encode(example)
-            except SkipRow as skip:
-                report.drop(str(skip), place)
-                continue
-            except DataError as error:
-                raise DataError(
-                    str(error) if str(error).startswith(place) else f"{place}: {error}"
-                ) from error
-            trained = sum(label != IGNORE for label in row_labels[1:])
-            if not trained:
-                reason = (
-                    f"nothing to train on within max_length {recipe.max_length}"
-                    if cut
-                    else "nothing to train on"
-                )
-                report.drop(reason, place)
-                continue
-            ids.extend(row_ids)
-            labels.extend(row_labels)
-            offsets.append(len(ids))
-            report.kept += 1
-            report.truncated += cut
-            report.label_tokens += trained
-            report.longest = max(report.longest, len(row_ids))
+        rows = _converted(source, report)
+        while part := list(itertools.islice(rows, ROWS_AT_ONCE)):
+            for (place, _), done in zip(part, encoder.encode([example for _, example in part])):
+                if isinstance(done, DataError):
+                    raise DataError(f"{place}: {done}") from done
+                trained = sum(label != IGNORE for label in done.labels[1:])
+                if not trained:
+                    limit = f" within max_length {recipe.max_length}" if done.truncated else ""
+                    report.drop(f"nothing to train on{limit}", place)
+                    continue
+                ids.extend(done.input_ids)
+                labels.extend(done.labels)
+                offsets.append(len(ids))
+                report.kept += 1
+                report.truncated += done.truncated
+                report.label_tokens += trained
+                report.longest = max(report.longest, len(done.input_ids))
     report.tokens = len(ids)
     report.warnings += source.skipped + _warnings(encoder)
     if not report.total:
@@ -169,6 +155,23 @@ def encode_source(source: Source, recipe: Recipe, tokenizer: Any, report: Encode
             f"no row of {source.name} can be trained on: {report.dropped_text()}{_advice(report, recipe)}"
         )
     return EncodedDataset(*(np.frombuffer(part, dtype=part.typecode) for part in (ids, labels, offsets)))
+
+
+def _converted(source: Source, report: EncodeReport) -> Iterator[tuple[str, Chat | Plain | Tokens]]:
+    """Rows in canonical form, all of one kind; those with nothing to learn from are counted and left out."""
+    first: tuple[type, str] | None = None
+    for place, row in source:
+        report.total += 1
+        try:
+            example = convert(row, place)
+        except SkipRow as skip:
+            report.drop(str(skip), place)
+            continue
+        first = first or (type(example), place)
+        if type(example) is not first[0]:
+            kinds = f"{type(example).__name__}) than {first[1]} ({first[0].__name__})"
+            raise DataError(f"{place}: another kind of row ({kinds}")
+        yield place, example
 
 
 def _warnings(encoder: Encoder) -> list[str]:

@@ -4,18 +4,27 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from hetero.errors import DataError
 from hetero.train.data.collate import IGNORE
 from hetero.train.data.formats import Chat, Plain, Tokens
-from hetero.train.data.template import ChatTemplate, Span, common_prefix
+from hetero.train.data.template import ChatTemplate, Rendering, Span, common_prefix
 
-Encoded = tuple[list[int], list[int]]
+
+@dataclass
+class Encoded:
+    """One example. `labels` are unshifted and may be all -100: the caller drops such examples."""
+
+    input_ids: list[int]
+    labels: list[int]
+    truncated: bool = False
 
 
 class Encoder:
-    """Encodes one example at a time to (input_ids, labels), both of the same length, labels unshifted.
+    """Encodes examples to ids and labels.
 
     Rules, those of TRL's SFT trainer:
 
@@ -52,73 +61,80 @@ class Encoder:
         self._stops = {id for id, token in tokenizer.added_tokens_decoder.items() if token.special}
         self._stops.add(tokenizer.eos_token_id)
 
-    def encode(self, example: Chat | Plain | Tokens) -> tuple[list[int], list[int], bool]:
-        """(input_ids, labels, truncated). Labels may be all -100; the caller drops such examples.
+    def encode(self, examples: Sequence[Chat | Plain | Tokens]) -> list[Encoded | DataError]:
+        """Encode examples, many in one call: rendering and tokenising have a cost for each call.
 
-        Raises:
-            DataError: the loss that is asked for does not exist for this kind of row.
+        Returns:
+            One result for each example, up to and with the first error: the loss that is asked for does not
+            exist for this kind of row, or the chat template refuses it.
         """
-        if isinstance(example, Chat):
-            ids, labels = self._chat(example)
-        elif isinstance(example, Plain):
-            ids, labels = self._plain(example)
-        else:
-            ids, labels = self._tokens(example)
-        if self.max_length is None or len(ids) <= self.max_length:
-            return ids, labels, False
-        return ids[: self.max_length], labels[: self.max_length], True
+        results: list[Encoded | DataError] = []
+        chats = [example for example in examples if isinstance(example, Chat)]
+        renderings = iter(self._render(chats) if chats and not self._unfit(chats[0]) else [])
+        for example in examples:
+            done = self._unfit(example) or self._one(example, renderings)
+            results.append(done)
+            if isinstance(done, DataError):
+                break
+            if self.max_length is not None and len(done.input_ids) > self.max_length:
+                del done.input_ids[self.max_length :], done.labels[self.max_length :]
+                done.truncated = True
+        return results
 
-    def _chat(self, chat: Chat) -> Encoded:
-        if self.completion_only and chat.prompt_turns is None:
-            raise DataError(
-                "completion_only_loss needs rows of prompt and completion, these are messages; "
-                "use assistant_only_loss"
-            )
-        spans: list[Span] | None = None
-        prompt = None
-        if self.assistant_only:
-            text, spans = self.template.text_and_spans(chat)
-        if chat.prompt_turns is not None and self.completion_only is not False:
-            prompt, text = self.template.prompt_and_text(chat)
-        elif spans is None:
-            text = self.template.text(chat)
-        ids, ranges = self._template_ids(text, spans)
-        start = 0 if prompt is None else self._common(self._ids(prompt), ids)
-        if spans is None:
-            labels = [IGNORE] * start + ids[start:]
-            trained = prompt is not None
-            self.notes["no_stop"] += trained and not self._stops.intersection(ids[start:])
-            return ids, labels
+    def _one(
+        self, example: Chat | Plain | Tokens, renderings: Iterator[Rendering | DataError]
+    ) -> Encoded | DataError:
+        if isinstance(example, Chat):
+            rendering = next(renderings)
+            return rendering if isinstance(rendering, DataError) else self._chat(rendering)
+        if isinstance(example, Plain):
+            return self._plain(example)
+        return Encoded(list(example.input_ids), list(example.labels or example.input_ids))
+
+    def _unfit(self, example: Chat | Plain | Tokens) -> DataError | None:
+        """What speaks against training on such a row with the loss that the recipe asks for."""
+        if isinstance(example, Tokens):
+            if example.labels is None and (self.assistant_only or self.completion_only):
+                return DataError(
+                    "assistant_only_loss and completion_only_loss need labels or a mask beside input_ids"
+                )
+            size = len(self.tokenizer)
+            if bad := [id for id in example.input_ids if not 0 <= id < size]:
+                return DataError(f"input_ids has {bad[0]}, but the tokenizer's ids end at {size - 1}")
+            return None
+        if isinstance(example, Plain) and self.assistant_only:
+            return DataError("assistant_only_loss needs conversations, these rows are text")
+        prompt = example.prompt if isinstance(example, Plain) else example.prompt_turns
+        if self.completion_only and prompt is None:
+            hint = "" if isinstance(example, Plain) else "; use assistant_only_loss for messages"
+            return DataError(f"completion_only_loss needs rows of prompt and completion{hint}")
+        return None
+
+    def _render(self, chats: list[Chat]) -> list[Rendering | DataError]:
+        prompts = self.completion_only is not False
+        return self.template.render(chats, spans=self.assistant_only, prompts=prompts)
+
+    def _chat(self, rendering: Rendering) -> Encoded:
+        ids, ranges = self._template_ids(rendering.text, rendering.spans)
+        start = 0 if rendering.prompt is None else self._common(self._ids(rendering.prompt), ids)
+        if rendering.spans is None:
+            if rendering.prompt is not None:
+                self.notes["no_stop"] += not self._stops.intersection(ids[start:])
+            return Encoded(ids, [IGNORE] * start + ids[start:])
         labels = [IGNORE] * len(ids)
         for first, last in ranges:
             labels[max(first, start) : last] = ids[max(first, start) : last]
         self.notes["no_stop"] += any(not self._stops.intersection(ids[first:last]) for first, last in ranges)
-        return ids, labels
+        return Encoded(ids, labels)
 
     def _plain(self, example: Plain) -> Encoded:
-        if self.assistant_only:
-            raise DataError("assistant_only_loss needs conversations, these rows are text")
-        if self.completion_only and example.prompt is None:
-            raise DataError("completion_only_loss needs rows of prompt and completion, these are text")
         ids = self._text_ids(example.text)
         if ids[-1:] != [self.tokenizer.eos_token_id]:
             ids.append(self.tokenizer.eos_token_id)
         if example.prompt is None or self.completion_only is False:
-            return ids, list(ids)
+            return Encoded(ids, list(ids))
         start = self._common(self._text_ids(example.prompt), ids)
-        return ids, [IGNORE] * start + ids[start:]
-
-    def _tokens(self, example: Tokens) -> Encoded:
-        if example.labels is None and (self.assistant_only or self.completion_only):
-            raise DataError(
-                "assistant_only_loss and completion_only_loss need labels or a mask beside input_ids"
-            )
-        bad = [id for id in example.input_ids if not 0 <= id < len(self.tokenizer)]
-        if bad:
-            raise DataError(
-                f"input_ids has {bad[0]}, but the tokenizer's ids end at {len(self.tokenizer) - 1}"
-            )
-        return list(example.input_ids), list(example.labels or example.input_ids)
+        return Encoded(ids, [IGNORE] * start + ids[start:])
 
     def _common(self, prompt: list[int], ids: list[int]) -> int:
         """Length of the common beginning: shorter than the prompt where tokens merge across the border."""

@@ -43,6 +43,7 @@ class Generation(jinja2.ext.Extension):
 
 # Noncharacters, which valid text does not contain; a row that does is refused.
 OPEN, CLOSE = "\ufdd0", "\ufdd1"
+_MARKS = re.compile(f"([{OPEN}{CLOSE}])")
 
 
 def environment() -> ImmutableSandboxedEnvironment:
@@ -76,7 +77,7 @@ def split_marks(text: str) -> tuple[str, list[tuple[int, int]]]:
     spans: list[tuple[int, int]] = []
     length = 0
     start = -1
-    for piece in re.split(f"([{OPEN}{CLOSE}])", text):
+    for piece in _MARKS.split(text):
         if piece == OPEN:
             start = length
         elif piece == CLOSE:
@@ -87,34 +88,48 @@ def split_marks(text: str) -> tuple[str, list[tuple[int, int]]]:
     return "".join(clean), spans
 
 
+def render(template: jinja2.Template, job: dict[str, Any], characters: int) -> dict[str, Any]:
+    """One conversation's renders: {"rendered": [(text, spans) …]}, {"error": …} or {"limit": True}."""
+    try:
+        if _MARKS.search(json.dumps(job["messages"], ensure_ascii=False)):
+            raise ValueError("the text holds the noncharacters U+FDD0 or U+FDD1")
+        texts = [
+            template.render(
+                messages=job["messages"][:turns], add_generation_prompt=prompt, **job["variables"]
+            )
+            for turns, prompt in job["renders"]
+        ]
+        if max(map(len, texts)) > characters:
+            return {"limit": True}
+        return {"rendered": [split_marks(text) for text in texts]}
+    except MemoryError:
+        return {"limit": True}
+    except Exception as error:  # noqa: BLE001 - whatever a template does wrong is told to the parent
+        return {"error": f"{type(error).__name__}: {str(error)[:500]}"}
+
+
 def main() -> None:
-    """Serve requests until the input ends. A request that runs too long kills the process by SIGPROF."""
+    """Serve requests, lists of jobs, until the input ends. A job that runs too long kills us by SIGPROF."""
     setting = json.loads(sys.stdin.readline())
     limit = setting["memory_bytes"]
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))  # no files; pipes are not limited by it
-    template = None
-    answer: dict[str, Any]
+    template: jinja2.Template | None = None
     for line in sys.stdin:
-        request = json.loads(line)
-        signal.setitimer(signal.ITIMER_PROF, setting["seconds"])
+        answers: list[dict[str, Any]] = []
         try:
-            if "ufdd" in line and re.search(f"[{OPEN}{CLOSE}]", json.dumps(request, ensure_ascii=False)):
-                raise ValueError("the text holds the noncharacters U+FDD0 or U+FDD1")
-            template = template or environment().from_string(setting["template"])
-            texts = [
-                template.render(messages=request["messages"][:turns], **request["variables"], **extra)
-                for turns, extra in request["renders"]
-            ]
-            if max(map(len, texts)) > setting["characters"]:
-                raise MemoryError
-            answer = {"rendered": [split_marks(text) for text in texts]}
-        except MemoryError:
-            answer = {"limit": "memory"}
-        except Exception as error:  # noqa: BLE001 - whatever a template does wrong is told to the parent
-            answer = {"error": f"{type(error).__name__}: {str(error)[:500]}"}
+            for job in json.loads(line):
+                signal.setitimer(signal.ITIMER_PROF, setting["seconds"])
+                try:
+                    template = template or environment().from_string(setting["template"])
+                    answers.append(render(template, job, setting["characters"]))
+                except jinja2.TemplateSyntaxError as error:
+                    answers.append({"error": f"{type(error).__name__}: line {error.lineno}: {error.message}"})
+            reply = json.dumps(answers)
+        except MemoryError:  # together they are too large; the parent asks again, one by one
+            reply = json.dumps([{"limit": True}])
         signal.setitimer(signal.ITIMER_PROF, 0)
-        sys.stdout.write(json.dumps(answer) + "\n")
+        sys.stdout.write(reply + "\n")
         sys.stdout.flush()
 
 

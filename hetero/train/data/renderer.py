@@ -8,12 +8,13 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from hetero.errors import DataError
 
-SECONDS = 2.0
+SECONDS = 1.0
 MEMORY_BYTES = 512 << 20
 CHARACTERS = 16 << 20
 
@@ -23,10 +24,25 @@ _ENVIRONMENT = ("PATH", "PYTHONHOME", "PYTHONPATH", "LD_LIBRARY_PATH", "LANG")
 Rendered = tuple[str, list[tuple[int, int]]]
 
 
+@dataclass
+class Job:
+    """One conversation to render.
+
+    Attributes:
+        messages: what the template sees as `messages`.
+        variables: what else it sees.
+        renders: (turns, add_generation_prompt) pairs: render the first `turns` messages.
+    """
+
+    messages: Sequence[dict[str, Any]]
+    variables: dict[str, Any]
+    renders: Sequence[tuple[int, bool]]
+
+
 class Renderer:
     """Renders one chat template. The process starts at the first use and ends with `close` or with ours.
 
-    Limits: `SECONDS` of processor time and `MEMORY_BYTES` of memory a request, `CHARACTERS` of output.
+    Limits: `SECONDS` of processor time and `MEMORY_BYTES` of memory a conversation, `CHARACTERS` of output.
     """
 
     def __init__(self, template: str) -> None:
@@ -46,43 +62,48 @@ class Renderer:
             self._process.communicate()
             self._process = None
 
-    def render(
-        self,
-        messages: Sequence[dict[str, Any]],
-        variables: dict[str, Any],
-        renders: Sequence[tuple[int, bool]],
-    ) -> list[Rendered]:
-        """Render the first `turns` messages, for each (turns, add_generation_prompt) of `renders`.
+    def render(self, jobs: Sequence[Job]) -> list[list[Rendered] | DataError]:
+        """Render conversations, all in one request: a round trip costs more than a template.
 
         Returns:
-            (text, spans) pairs; a span is the (start, end) of characters inside `{% generation %}`.
-
-        Raises:
-            DataError: the template fails, forbids this conversation, or exceeds a limit.
+            For each job, (text, spans) for each of its renders, where a span is the (start, end) of
+            characters inside `{% generation %}`; or the error with which the template failed, refused the
+            conversation or exceeded a limit. After a limit was exceeded, nothing more follows.
         """
-        request = {
-            "messages": list(messages),
-            "variables": variables,
-            "renders": [(turns, {"add_generation_prompt": prompt}) for turns, prompt in renders],
-        }
         process = self._started()
         assert process.stdin is not None and process.stdout is not None
         try:
-            process.stdin.write(json.dumps(request) + "\n")
+            process.stdin.write(json.dumps([asdict(job) for job in jobs]) + "\n")
             process.stdin.flush()
             line = process.stdout.readline()
         except BrokenPipeError:
             line = ""
         if not line:
-            raise DataError(self._death(process.wait()))
-        answer = json.loads(line)
+            death = DataError(self._death(process.wait()))
+            return [death] if len(jobs) == 1 else self._one_by_one(jobs)
+        answers = json.loads(line)
+        if len(answers) < len(jobs):
+            return self._one_by_one(jobs)
+        return [self._result(answer) for answer in answers]
+
+    def _one_by_one(self, jobs: Sequence[Job]) -> list[list[Rendered] | DataError]:
+        """Find the job that broke a limit: those before it are rendered, those after it are not tried."""
+        results: list[list[Rendered] | DataError] = []
+        for job in jobs:
+            results += self.render([job])
+            if isinstance(results[-1], DataError):
+                break
+        return results
+
+    @staticmethod
+    def _result(answer: dict[str, Any]) -> list[Rendered] | DataError:
         if "limit" in answer:
-            raise DataError(
+            return DataError(
                 f"the chat template needs more than {MEMORY_BYTES >> 20} MiB of memory or writes more than "
                 f"{CHARACTERS >> 20} Mi characters for one conversation"
             )
         if "error" in answer:
-            raise DataError(f"the chat template refuses this conversation: {answer['error']}")
+            return DataError(f"the chat template refuses this conversation: {answer['error']}")
         return [(text, [(start, end) for start, end in spans]) for text, spans in answer["rendered"]]
 
     def _started(self) -> subprocess.Popen[str]:

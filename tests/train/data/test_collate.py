@@ -37,7 +37,7 @@ def test_no_rows_make_a_batch_that_trains_on_nothing():
 
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
 def test_packed_documents_do_not_see_each_other(attention):
-    """The loss and log-probabilities of a packed batch are those of its documents alone, on two rows at once."""
+    """Log-probabilities in a packed batch of two rows are those of its documents alone."""
     from hetero.train.model.tiny import tiny_model, tiny_tokenizer
 
     tokenizer = tiny_tokenizer()

@@ -1,4 +1,4 @@
-"""Best-fit-decreasing: nothing lost, nothing over capacity, deterministic, and as tight as a plain reference."""
+"""Best-fit-decreasing: nothing lost, nothing over capacity, deterministic, as tight as the textbook."""
 
 import random
 
