@@ -40,7 +40,7 @@ class CpuBackend(Backend):
 
     def identity(self, index: int) -> Identity:
         name = isa.model_name(isa.cpuinfo()) or platform.processor() or platform.machine()
-        return Identity(name, isa.detect())
+        return Identity(name, isa.arch(isa.detect()))
 
     def caps(self, index: int) -> Caps:
         flags = isa.flags(isa.cpuinfo())

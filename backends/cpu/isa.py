@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import platform
 import re
 from functools import cache
 from pathlib import Path
 
 from hetero.errors import BackendError
+from hetero.ops import conformance
 
 #: Best first; each needs all of its flags.
 LEVELS = {
@@ -41,8 +43,17 @@ def supported(present: frozenset[str]) -> list[str]:
     return [level for level, needs in LEVELS.items() if needs <= present]
 
 
+def arch(level: str) -> str:
+    """Name of ``level`` in conformance records: "generic" means other instructions on another kind of machine."""
+    machine = platform.machine()
+    return level if level != "generic" or machine in ("x86_64", "AMD64") else f"generic-{machine}"
+
+
 def detect() -> str:
-    """The level in use: ``HETERO_CPU_ISA`` where set, else the best this CPU can run.
+    """The level in use: ``HETERO_CPU_ISA`` where set, else the best this CPU can run that the kernels are proven on.
+
+    A level that no conformance record covers (on another kind of machine than ours, say) is used once it has one:
+    ``HETERO_CPU_ISA=avx512 hetero conform --record``.
 
     Raises:
         BackendError: ``HETERO_CPU_ISA`` names no level, or one that would crash on this CPU.
@@ -50,7 +61,8 @@ def detect() -> str:
     able = supported(flags(cpuinfo()))
     wanted = os.environ.get("HETERO_CPU_ISA")
     if not wanted:
-        return able[0]
+        proven = conformance.archs("cpu")
+        return next((level for level in able if arch(level) in proven), able[0])
     if wanted not in able:
         known = "this CPU cannot run it" if wanted in LEVELS else "there is no such level"
         raise BackendError(f"HETERO_CPU_ISA={wanted}: {known}; choose from {', '.join(able)}")

@@ -9,7 +9,10 @@ import typer
 from hetero.cli.conform import conform
 from hetero.cli.doctor import doctor
 from hetero.cli.export import export
+from hetero.cli.lint import lint
 from hetero.cli.new_backend import new_backend
+from hetero.cli.quickstart import quickstart
+from hetero.cli.train import train
 from hetero.errors import HeteroError
 
 app = typer.Typer(
@@ -20,7 +23,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-for command in (doctor, conform, export, new_backend):
+for command in (quickstart, train, export, doctor, conform, lint, new_backend):
     app.command()(command)
 
 

@@ -1,8 +1,10 @@
 """Levels 1 and 2: every implementation of every op against the maths in float64.
 
-Tolerance is derived, not guessed: an output's largest error may be ``k`` times plain torch's own largest error on the
-same inputs in the same dtype (``Op.tolerance``), plus one rounding of the largest value. Where plain torch overflows or
-is not a number, the implementation must be too.
+Tolerance is derived, not guessed. An output's largest error may be ``k`` (``Op.tolerance``) times plain torch's own
+largest error on the same inputs in the same dtype. That own error is counted as at least half a unit in the last place
+of the largest value (of the inputs, where the exact result is zero throughout), and at least what the exact result
+moves by when the inputs move by one float32 rounding: no float32 maths can see that, and it matters where values
+cancel. Where plain torch overflows or is not a number, the implementation must be too.
 """
 
 from __future__ import annotations
@@ -48,7 +50,7 @@ def cases(op: Op, impl: Impl, device: Device, dtype: torch.dtype, seed: int = 0)
     found: list[Case] = []
     generator = torch.Generator().manual_seed(seed)
     for sample in op.samples(device.torch, dtype, generator):
-        plain = _results(op.forward, op.forward.reference, sample.args)
+        plain = _results(op.forward, op.forward.reference, _copied(list(sample.args)))
         steps: list[tuple[Pass, tuple[Any, ...]]] = [(op.forward, sample.args)]
         if op.backward is not None:
             upstream = [
@@ -109,11 +111,36 @@ def record(found: Sequence[Case], device: Device, path: Path) -> int:
     return len(rows)
 
 
-def _copied(value: Any, dtype: torch.dtype | None = None) -> Any:
+def _copied(value: Any) -> Any:
+    """A copy to be written to, laid out as ``value`` is."""
     if isinstance(value, Tensor):
-        copy = value.clone(memory_format=torch.preserve_format) if value.is_contiguous() else _same_strides(value)
-        return copy.to(dtype) if dtype is not None and value.is_floating_point() else copy
-    return [_copied(v, dtype) for v in value] if isinstance(value, list) else value
+        return value.clone() if value.is_contiguous() else _same_strides(value)
+    return [_copied(v) for v in value] if isinstance(value, list) else value
+
+
+def _widened(value: Any, generator: torch.Generator | None = None) -> Any:
+    """A float64 copy of floating tensors; with a generator, each value moved by one float32 rounding up or down."""
+    if isinstance(value, Tensor) and value.is_floating_point():
+        wide = value.double()
+        if generator is not None:
+            signs = torch.randint(0, 2, value.shape, generator=generator).to(value.device) * 2 - 1
+            wide = wide * (1 + torch.finfo(torch.float32).eps * signs)
+        return wide
+    return [_widened(v, generator) for v in value] if isinstance(value, list) else _copied(value)
+
+
+def _unseen(pass_: Pass, args: tuple[Any, ...], exact: Sequence[Tensor]) -> list[Tensor]:
+    """How far each output moves when the inputs move by one rounding: the most of several draws.
+
+    With few elements one draw says little, and drawing is cheap; with many, one draw has every case in it.
+    """
+    generator = torch.Generator().manual_seed(0)
+    draws = 16 if sum(t.numel() for t in exact) < 256 else 1
+    most = [torch.zeros_like(e) for e in exact]
+    for _ in range(draws):
+        moved = _results(pass_, pass_.reference, _widened(list(args), generator))
+        most = [torch.maximum(a, torch.nan_to_num((m - e).abs(), 0.0, 0.0)) for a, m, e in zip(most, moved, exact)]
+    return most
 
 
 def _same_strides(x: Tensor) -> Tensor:
@@ -122,9 +149,8 @@ def _same_strides(x: Tensor) -> Tensor:
     return x.new_zeros(size).as_strided(x.shape, x.stride()).copy_(x)
 
 
-def _results(pass_: Pass, fn: Any, args: tuple[Any, ...], dtype: torch.dtype | None = None) -> list[Tensor]:
-    """Outputs of ``fn`` on a copy of ``args``, then the arguments that the schema says it writes to."""
-    args = tuple(_copied(a, dtype) for a in args)
+def _results(pass_: Pass, fn: Any, args: Sequence[Any]) -> list[Tensor]:
+    """Outputs of ``fn(*args)``, then the arguments that the schema says it writes to."""
     out = fn(*args)
     outputs = [] if out is None else list(out) if isinstance(out, (tuple, list)) else [out]
     for argument, value in zip(pass_.overload._schema.arguments, args):
@@ -133,15 +159,23 @@ def _results(pass_: Pass, fn: Any, args: tuple[Any, ...], dtype: torch.dtype | N
     return outputs
 
 
+def _largest(args: tuple[Any, ...]) -> Tensor:
+    """Largest finite magnitude among the floating arguments: the scale of what cancelled to exactly zero."""
+    floats = [a for a in args if isinstance(a, Tensor) and a.is_floating_point() and a.numel()]
+    sizes = [torch.nan_to_num(a.double().abs(), nan=0.0, posinf=0.0).max() for a in floats]
+    return torch.stack(sizes).max() if sizes else torch.zeros((), dtype=torch.float64)
+
+
 def _compare(op: Op, pass_: Pass, fn: Any, args: tuple[Any, ...]) -> tuple[float, str]:
-    exact = _results(pass_, pass_.reference, args, torch.float64)
-    plain = _results(pass_, pass_.reference, args)
-    got = _results(pass_, fn, args)
+    exact = _results(pass_, pass_.reference, _widened(list(args)))
+    unseen = _unseen(pass_, args, exact)
+    plain = _results(pass_, pass_.reference, _copied(list(args)))
+    got = _results(pass_, fn, _copied(list(args)))
     names = (*pass_.returns, *("written" for _ in got[len(pass_.returns) :]))
     if len(got) != len(plain):
         return float("inf"), f"{len(got)} outputs, expected {len(plain)}"
     worst = 0.0
-    for name, e, p, g in zip(names, exact, plain, got):
+    for name, e, u, p, g in zip(names, exact, unseen, plain, got):
         if g.shape != p.shape or g.dtype != p.dtype:
             return float("inf"), f"{name} is {g.dtype} {tuple(g.shape)}, expected {p.dtype} {tuple(p.shape)}"
         if not p.numel():
@@ -151,11 +185,12 @@ def _compare(op: Op, pass_: Pass, fn: Any, args: tuple[Any, ...]) -> tuple[float
             return float("inf"), f"{name} differs from plain torch where that is not finite"
         if not finite.any():
             continue
-        dtype, e, p, g = p.dtype, e[finite], p[finite].double(), g[finite].double()
+        dtype, e, u, p, g = p.dtype, e[finite], u[finite], p[finite].double(), g[finite].double()
         if not torch.isfinite(g).all():
             return float("inf"), f"{name} is not finite where plain torch is"
-        unit = torch.finfo(dtype).eps / 2
-        allowed = op.tolerance * (p - e).abs().max() + unit * e.abs().max()
+        largest = e.abs().max() or _largest(args)
+        own = torch.stack([(p - e).abs().max(), torch.finfo(dtype).eps / 2 * largest, u.max()]).max()
+        allowed = op.tolerance * own
         error = (g - e).abs().max()
         ratio = float(error / allowed) if allowed > 0 else (0.0 if error == 0 else float("inf"))
         worst = max(worst, ratio)

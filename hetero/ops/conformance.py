@@ -77,6 +77,11 @@ def why_unproven(impl: Impl, direction: str, device: Device, dtype: torch.dtype 
     )
 
 
+def archs(vendor: str) -> frozenset[str]:
+    """Architectures of ``vendor`` that some record covers."""
+    return frozenset(row[_FIELDS.index("arch")] for row in _proven(vendor))
+
+
 def summary(impl: Impl, device: Device) -> str:
     """``"proven: bfloat16, float32"`` on ``device``, or ``"unproven"``. A missing direction is named."""
     found: dict[str, set[str]] = {}

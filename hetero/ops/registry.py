@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -11,11 +12,14 @@ from hetero.ops import policy
 from hetero.ops.impl import KINDS, Impl
 
 if TYPE_CHECKING:
+    from hetero.accelerator import Backend
     from hetero.ops.spec import Op
 
 _OPS: dict[str, Op] = {}
 _EXTRA: list[Impl] = []
 _found: dict[str, list[Impl]] | None = None
+#: Backends whose ``ops()`` failed, with the reason: their kernels are missing, everyone else's work.
+broken: dict[str, str] = {}
 
 
 def add_op(op: Op) -> None:
@@ -62,6 +66,7 @@ def refresh() -> None:
     """Ask the backends again at the next use, and forget cached choices."""
     global _found
     _found = None
+    broken.clear()
     policy.forget_choices()
 
 
@@ -79,10 +84,9 @@ def _collect() -> dict[str, list[Impl]]:
     found: list[Impl] = list(_EXTRA)
     for record in backends.records():
         if record.found and record.backend is not None:
-            found += [replace(impl, vendor=record.name) for impl in record.backend.ops()]
+            found += _of_backend(record.name, record.backend)
     table: dict[str, list[Impl]] = {}
     for impl in sorted(found, key=lambda i: KINDS.index(i.kind)):
-        op(impl.op)
         table.setdefault(impl.op, []).append(impl)
     for name, declared in _OPS.items():
         target = f"{declared.forward.reference.__module__}:{declared.forward.reference.__qualname__}"
@@ -93,6 +97,18 @@ def _collect() -> dict[str, list[Impl]]:
             pass_.shapes_matter = any(i.where.asks_for_shapes for i in table.get(name, ()))
         table.setdefault(name, []).append(Impl(name, "reference", "reference", target, backward))
     return table
+
+
+def _of_backend(vendor: str, backend: Backend) -> list[Impl]:
+    try:
+        brought = [replace(impl, vendor=vendor) for impl in backend.ops()]
+        for impl in brought:
+            op(impl.op)
+    except Exception as error:  # noqa: BLE001 - whatever a plugin does, it is reported and the others go on
+        broken[vendor] = f"{type(error).__name__}: {error}"
+        warnings.warn(f"backend {vendor!r} cannot list its ops ({broken[vendor]}); it runs without kernels", stacklevel=2)
+        return []
+    return brought
 
 
 def table() -> list[dict[str, str]]:
@@ -112,4 +128,6 @@ def table() -> list[dict[str, str]]:
             rows.append(
                 {"op": name, "impl": impl.name, "kind": impl.kind, "backend": impl.vendor or "any", "status": status}
             )
+    for vendor, why in broken.items():
+        rows.append({"op": "(all)", "impl": "", "kind": "", "backend": vendor, "status": f"broken: {why}"})
     return rows

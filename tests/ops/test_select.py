@@ -213,3 +213,22 @@ def test_the_table_lists_every_op():
     rows = registry.table()
     assert {r["op"] for r in rows} == set(registry.ops())
     assert all(r["status"] for r in rows)
+
+
+def test_a_backend_that_cannot_list_its_ops_breaks_no_other(monkeypatch):
+    from hetero.accelerator import registry as backends
+
+    cpu = backends.record("cpu").backend
+
+    def fail():
+        raise OSError("libvendor.so: cannot open")
+
+    monkeypatch.setattr(cpu, "ops", fail)
+    registry.refresh()
+    try:
+        with pytest.warns(UserWarning, match="cannot list its ops"):
+            assert chosen(torch.randn(2, 8)) == "reference"
+        assert any("libvendor.so" in r["status"] for r in registry.table())
+    finally:
+        monkeypatch.undo()
+        registry.refresh()
