@@ -85,7 +85,7 @@ class Report:
             tokens_per_second=tokens_per_second,
             seconds=seconds,
             samples=[
-                {"question": p.question.strip(), "answer": p.answer, "before": b, "after": a}
+                {"question": p.question, "answer": p.answer, "before": b, "after": a}
                 for p, b, a in list(zip(problems.held_out, before, after))[:SAMPLES]
             ],
         )

@@ -93,8 +93,7 @@ def _samples(report: Report) -> Table:
     for heading in ("question", "right answer", "before", "after"):
         table.add_column(heading)
     for sample in report.samples:
-        question = sample["question"].splitlines()[-1]
-        cells = (question, sample["answer"], sample["before"], sample["after"])
+        cells = (sample["question"], sample["answer"], sample["before"], sample["after"])
         table.add_row(*(escape(text) for text in cells))
     return table
 

@@ -33,8 +33,8 @@ class Problem:
 
     @property
     def question(self) -> str:
-        """What the user asks."""
-        return self.entry["question"]
+        """What the user asks: the generator's last line. What it says on the form is in the system prompt."""
+        return self.entry["question"].strip().splitlines()[-1]
 
     @property
     def answer(self) -> str:
@@ -51,7 +51,7 @@ class Problem:
         """The conversation up to the assistant's turn."""
         return [
             {"role": "system", "content": SYSTEM_PROMPT},
-            {"role": "user", "content": self.question.strip()},
+            {"role": "user", "content": self.question},
         ]
 
 

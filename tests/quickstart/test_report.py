@@ -46,7 +46,7 @@ def test_the_file(problems: Task, tmp_path: Path) -> None:
     first = problems.held_out[0]
     assert len(values["samples"]) == SAMPLES
     assert values["samples"][0] == {
-        "question": first.question.strip(), "answer": first.answer, "before": "?", "after": first.answer
+        "question": first.question, "answer": first.answer, "before": "?", "after": first.answer
     }  # fmt: skip
 
 

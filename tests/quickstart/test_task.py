@@ -26,7 +26,7 @@ def test_problems_are_the_same_each_time_and_do_not_depend_on_each_other(problem
 
 def test_answers_are_the_words_backwards(problems: Task) -> None:
     for problem in problems.train + problems.held_out:
-        words = problem.question.strip().rpartition(": ")[2].split(", ")
+        words = problem.question.rpartition(": ")[2].split(", ")
         assert task.MIN_WORDS <= len(words) <= task.MAX_WORDS
         assert len({w.lower() for w in words}) == len(words)
         assert problem.answer.split(", ") == words[::-1]
