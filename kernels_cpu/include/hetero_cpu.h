@@ -176,6 +176,16 @@ typedef struct {
 } hetero_clip_args;
 HETERO_API int hetero_cpu_clip(const hetero_clip_args*, int threads);
 
+/* y = f(x) elementwise: the functions that the kernels are made of, so that tests can measure their error. */
+enum { HETERO_EXP = 0, HETERO_EXP_SOFTMAX = 1, HETERO_TANH = 2, HETERO_SIGMOID = 3, HETERO_NORMAL_CDF = 4 };
+typedef struct {
+  int64_t n;
+  int function;
+  const float* x;
+  float* y;
+} hetero_math_args;
+HETERO_API int hetero_cpu_math(const hetero_math_args*, int threads);
+
 #ifdef __cplusplus
 }
 #endif

@@ -99,4 +99,5 @@ FORWARD(cross_entropy)
 FORWARD(log_prob)
 FORWARD(adamw)
 FORWARD(clip)
+FORWARD(math)
 #undef FORWARD

@@ -11,8 +11,8 @@
 
 namespace hetero {
 
-extern const Table HETERO_JOIN(table_, HETERO_ISA);
-const Table HETERO_JOIN(table_, HETERO_ISA) = {rms_norm, rms_norm_backward, layer_norm, layer_norm_backward, glu,
-                                               rope,     cross_entropy,     log_prob,   adamw,               clip};
+extern const Table HETERO_JOIN(table_, HETERO_ISA) = {
+    rms_norm, rms_norm_backward, layer_norm, layer_norm_backward, glu, rope, cross_entropy, log_prob, adamw, clip, math,
+};
 
 }  // namespace hetero

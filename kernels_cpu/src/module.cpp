@@ -4,7 +4,9 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include <array>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "hetero_cpu.h"
@@ -214,15 +216,22 @@ void bind_optim(py::module_& m) {
   });
 }
 
+void bind_math(py::module_& m) {
+  m.def("math", [](int function, int64_t n, Address x, Address y) {
+    const hetero_math_args a{n, function, at<float>(x), at<float>(y)};
+    call(hetero_cpu_math, a, n, 1);
+  });
+  m.attr("EXP") = int(HETERO_EXP);
+  m.attr("EXP_SOFTMAX") = int(HETERO_EXP_SOFTMAX);
+  m.attr("TANH") = int(HETERO_TANH);
+  m.attr("SIGMOID") = int(HETERO_SIGMOID);
+  m.attr("NORMAL_CDF") = int(HETERO_NORMAL_CDF);
+}
+
 }  // namespace
 
 PYBIND11_MODULE(_kernels, m, py::mod_gil_not_used()) {
   m.doc() = "CPU kernels of hetero; see kernels_cpu/include/hetero_cpu.h";
-  m.attr("F32") = int(HETERO_F32);
-  m.attr("BF16") = int(HETERO_BF16);
-  m.attr("SILU") = int(HETERO_SILU);
-  m.attr("GELU") = int(HETERO_GELU);
-  m.attr("GELU_TANH") = int(HETERO_GELU_TANH);
   m.def("isa", hetero_cpu_isa, "The build of the kernels in use.");
   m.def("set_isa", [](const std::string& name) { raise_unless_ok(hetero_cpu_set_isa(name.c_str())); });
   m.def("available_isas", [] {
@@ -236,4 +245,5 @@ PYBIND11_MODULE(_kernels, m, py::mod_gil_not_used()) {
   bind_elementwise(m);
   bind_losses(m);
   bind_optim(m);
+  bind_math(m);
 }

@@ -108,7 +108,7 @@ inline void norm_backward_rows(const NormBackward& a, const float* weight, int64
     const float rstd = a.rstd[row], mean = kCentred ? a.mean[row] : 0.f;
     Sum sum_h, sum_hx;
     for_lanes<Sum::kSlots>(n, [&](int64_t i, auto part, int slot) HETERO_BODY {
-      const vfloat h = load(g + i, part) * load(weight + i, part);
+      const vfloat h = rounded(load(g + i, part) * load(weight + i, part));
       const vfloat normed = (load(x + i, part) - mean) * rstd;
       if constexpr (kCentred) sum_h.part[slot] += h;
       sum_hx.part[slot] += h * normed;
@@ -117,7 +117,9 @@ inline void norm_backward_rows(const NormBackward& a, const float* weight, int64
     for_lanes(n, [&](int64_t i, auto part, int) HETERO_BODY {
       const vfloat grad = load(g + i, part);
       const vfloat normed = (load(x + i, part) - mean) * rstd;
-      vfloat d = (grad * load(weight + i, part) - mean_h - normed * mean_hx) * rstd;
+      // Rounded as in the sum above, so that equal h cancel their mean exactly.
+      const vfloat h = rounded(grad * load(weight + i, part));
+      vfloat d = (h - mean_h - normed * mean_hx) * rstd;
       if (gs) d += load(gs + i, part);
       store(dx + i, d, part);
       store(recent_w + i, load(recent_w + i, part) + grad * normed, part);

@@ -25,6 +25,7 @@ struct Table {
   int (*log_prob)(const hetero_log_prob_args*, int);
   int (*adamw)(const hetero_adamw_args*, int);
   int (*clip)(const hetero_clip_args*, int);
+  int (*math)(const hetero_math_args*, int);
 };
 
 // One per build: HETERO_ISA names it.

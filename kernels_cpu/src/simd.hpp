@@ -5,6 +5,9 @@
 
 #include <cstdint>
 #include <type_traits>
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
 
 #include "hetero_cpu.h"
 
@@ -55,11 +58,44 @@ HETERO_INLINE float max_lanes(vfloat x) {
   return fold<kLanes>(x, [](float a, float b) { return a > b ? a : b; });
 }
 
+// x as float32 rounds it: keeps the compiler from fusing the multiplication that made x into a later addition.
+HETERO_INLINE vfloat rounded(vfloat x) {
+#if defined(__has_builtin)
+#if __has_builtin(__builtin_assoc_barrier)
+  return __builtin_assoc_barrier(x);
+#elif __has_builtin(__arithmetic_fence)
+  return __arithmetic_fence(x);
+#endif
+#endif
+  return x;
+}
+
 // bfloat16 bits of x, rounded to nearest even, in the low half of each lane; NaN stays a (quiet) NaN.
 HETERO_INLINE vuint round_bits(vfloat x) {
   const vuint u = bits_of(x);
   const vuint rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
-  return (vuint)(x == x) ? rounded : vuint{} + 0x7fc0u;
+  return (vuint)(x != x) ? vuint{} + 0x7fc0u : rounded;
+}
+
+// Between 16-bit and 32-bit lanes. The generic form is right everywhere; compilers do not find the one instruction.
+HETERO_INLINE vuint widen(vhalf x) {
+#if defined(__AVX512F__) && HETERO_LANES == 16
+  return (vuint)_mm512_maskz_cvtepu16_epi32(0xffff, (__m256i)x);
+#elif defined(__AVX2__) && HETERO_LANES == 8
+  return (vuint)_mm256_cvtepu16_epi32((__m128i)x);
+#else
+  return __builtin_convertvector(x, vuint);
+#endif
+}
+HETERO_INLINE vhalf narrow(vuint x) {
+#if defined(__AVX512F__) && HETERO_LANES == 16
+  return (vhalf)_mm512_maskz_cvtepi32_epi16(0xffff, (__m512i)x);
+#elif defined(__AVX2__) && HETERO_LANES == 8
+  const __m256i v = (__m256i)x;
+  return (vhalf)_mm_packus_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
+#else
+  return __builtin_convertvector(x, vhalf);
+#endif
 }
 
 HETERO_INLINE float to_float(float x) { return x; }
@@ -97,10 +133,11 @@ struct First {
 HETERO_INLINE vfloat load(const float* p, All) { return *(const VectorOf<float, kLanes>::unaligned*)p; }
 HETERO_INLINE vfloat load(const bfloat* p, All) {
   const vhalf h = *(const VectorOf<uint16_t, kLanes>::unaligned*)p;
-  return float_of(__builtin_convertvector(h, vuint) << 16);
+  return float_of(widen(h) << 16);
 }
+// Ends of rows: kept out of line, since each is compiled into every loop.
 template <typename T>
-HETERO_INLINE vfloat load(const T* p, First part) {
+__attribute__((noinline)) vfloat load(const T* p, First part) {
   float lanes[kLanes] = {};
   for (int i = 0; i < part.n; ++i) lanes[i] = to_float(p[i]);
   return load(lanes, All{});
@@ -108,10 +145,10 @@ HETERO_INLINE vfloat load(const T* p, First part) {
 
 HETERO_INLINE void store(float* p, vfloat x, All) { *(VectorOf<float, kLanes>::unaligned*)p = x; }
 HETERO_INLINE void store(bfloat* p, vfloat x, All) {
-  *(VectorOf<uint16_t, kLanes>::unaligned*)p = __builtin_convertvector(round_bits(x), vhalf);
+  *(VectorOf<uint16_t, kLanes>::unaligned*)p = narrow(round_bits(x));
 }
 template <typename T>
-HETERO_INLINE void store(T* p, vfloat x, First part) {
+__attribute__((noinline)) void store(T* p, vfloat x, First part) {
   float lanes[kLanes];
   store(lanes, x, All{});
   for (int i = 0; i < part.n; ++i) p[i] = from_float<T>(lanes[i]);
@@ -119,7 +156,7 @@ HETERO_INLINE void store(T* p, vfloat x, First part) {
 
 // x in the lanes that are inside the array, `fill` in the others.
 HETERO_INLINE vfloat keep(vfloat x, All, float) { return x; }
-HETERO_INLINE vfloat keep(vfloat x, First part, float fill) {
+[[maybe_unused]] __attribute__((noinline)) vfloat keep(vfloat x, First part, float fill) {
   float lanes[kLanes];
   store(lanes, x, All{});
   for (int i = part.n; i < kLanes; ++i) lanes[i] = fill;

@@ -63,4 +63,18 @@ HETERO_INLINE Normal vnormal(vfloat x) {
   return {select(x < 0.f, tail, 1.f - tail), bell * 0.398942280f};
 }
 
+int math(const hetero_math_args* args, int) {
+  const hetero_math_args& a = *args;
+  for_lanes(a.n, [&](int64_t i, auto part, int) HETERO_BODY {
+    const vfloat x = load(a.x + i, part);
+    const vfloat y = a.function == HETERO_EXP           ? vexp(x)
+                     : a.function == HETERO_EXP_SOFTMAX ? vexp<true>(x)
+                     : a.function == HETERO_TANH        ? vtanh(x)
+                     : a.function == HETERO_SIGMOID     ? vsigmoid(x)
+                                                        : vnormal(x).cdf;
+    store(a.y + i, y, part);
+  });
+  return HETERO_OK;
+}
+
 }  // namespace
