@@ -28,8 +28,8 @@ _OPS = {
 
 def impls() -> list[Impl]:
     """One for each op; none, after a warning, when the kernels were not built."""
-    module = native.load()
-    if module is None:
+    kernels = native.load()
+    if kernels is None:
         return []
     return [
         Impl(
@@ -37,7 +37,7 @@ def impls() -> list[Impl]:
             name="cpp",
             kind="native",
             where=_WHERE,
-            version=module.source_hash()[:12],
+            version=kernels.source_hash()[:12],
             forward=f"{_HERE}.{module}:{op}",
             backward=f"{_HERE}.{module}:{op}_backward" if has_backward else None,
         )
