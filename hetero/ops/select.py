@@ -100,10 +100,10 @@ def _because(impl: Impl, named: list[Impl]) -> str:
 
 def dispatcher(pass_: Pass) -> Callable[..., Any]:
     """The function that torch.library calls for ``pass_``: one dictionary look-up, then the kernel."""
-    state, key_of = policy.state, pass_.key
+    state, dtypes_key = policy.state, pass_.dtypes_key
 
     def dispatch(*args: Any) -> Any:
-        choice = state.cache.get(key_of(args))
+        choice = state.cache.get(pass_.key(args) if pass_.shapes_matter else dtypes_key(args))
         if choice is None:
             choice = choose(pass_, args)
         choice.calls += 1

@@ -70,29 +70,44 @@ class Pass:
         self.op, self.direction, self.overload = op, direction, overload
         self.args = _names(overload._schema.arguments)
         self.returns = _names(overload._schema.returns)
-        at = [self.args.index(n) for n in self.operands]
-        self._first = at[0]
-        self._rest = tuple(at[1:])
-        self._lists = "List[Tensor]" in str(overload._schema.arguments[at[0]].type)
+        self._at = tuple(self.args.index(n) for n in self.operands)
+        self._lists = "List[Tensor]" in str(overload._schema.arguments[self._at[0]].type)
+        #: :meth:`key` while shapes do not matter.
+        self.dtypes_key = self._make_dtypes_key()
 
     def key(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """What tells this call's choice from another's. It runs on every call, so it holds only what is asked for.
+        """What tells this call's choice from another's: it holds only what some implementation asks for."""
+        if not self.shapes_matter:
+            return self.dtypes_key(args)
+        facts = self.facts(args)
+        return (*self.dtypes_key(args), facts.last_dim, facts.contiguous, *facts.flags.values())
+
+    def _make_dtypes_key(self) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:
+        """Device and dtypes of the operands. This runs on every call, so each number of operands has its own.
 
         The index tells the device: a process has one accelerator, and the CPU's is -1.
         """
-        first = args[self._first]
-        if self._lists:
-            facts = self.facts(args)
-            return (self, first[0].get_device(), facts.dtypes)
-        rest = [None if args[i] is None else args[i].dtype for i in self._rest] if self._rest else ()
-        if self.shapes_matter:
-            facts = self.facts(args)
-            return (self, first.get_device(), first.dtype, *rest, facts.last_dim, facts.contiguous, *facts.flags.values())
-        return (self, first.get_device(), first.dtype, *rest)
+        if self._lists or len(self._at) > 3:
+            return lambda args: (self, (f := self.facts(args)).device, *f.dtypes)
+        i, j, k = (*self._at, *self._at[-1:] * 2)[:3]
+
+        def one(args: tuple[Any, ...]) -> tuple[Any, ...]:
+            a = args[i]
+            return (self, a.get_device(), a.dtype)
+
+        def two(args: tuple[Any, ...]) -> tuple[Any, ...]:
+            a, b = args[i], args[j]
+            return (self, a.get_device(), a.dtype, None if b is None else b.dtype)
+
+        def three(args: tuple[Any, ...]) -> tuple[Any, ...]:
+            a, b, c = args[i], args[j], args[k]
+            return (self, a.get_device(), a.dtype, None if b is None else b.dtype, None if c is None else c.dtype)
+
+        return (one, two, three)[len(self._at) - 1]
 
     def facts(self, args: tuple[Any, ...]) -> Facts:
         """Everything that a ``Where`` may ask about a call."""
-        operands = [args[i] for i in (self._first, *self._rest)]
+        operands = [args[i] for i in self._at]
         if self._lists:
             operands = [t[0] if t else None for t in operands]
         first = operands[0]
