@@ -28,8 +28,9 @@ def load(recipe: Any, device: Any) -> tuple[Any, Any]:
 
     `model_name_or_path` is a Transformers folder, one of the builtin names "hetero:tiny-qwen2" and
     "hetero:tiny-llama" (initialised from the recipe's `seed`), or a name on the Hub or in its cache. The
-    model comes in `dtype`, in training mode, with `use_cache` off, with gradient checkpointing and wrapped by
-    PEFT where the recipe says so. It is not patched: `hetero.patch` does that.
+    model comes in `dtype`, in training mode, wrapped by PEFT where the recipe says so. Its configuration is
+    left as it was, since it is saved with the trained model: call the model with `use_cache=False`, or packed
+    documents see each other. It is not patched: `hetero.patch` does that.
 
     Raises:
         ModelError: missing or damaged files, an unknown dtype or attention, a tokenizer that does not fit.
@@ -43,13 +44,7 @@ def load(recipe: Any, device: Any) -> tuple[Any, Any]:
     prepare_tokenizer(tokenizer, chat_template_path=recipe.chat_template_path, eos_token=recipe.eos_token)
     fit_embeddings(model, tokenizer, resize=recipe.resize_token_embeddings)
     _check_context(model, recipe.max_length)
-    model.config.use_cache = False  # a cache changes the mask: packed documents would see each other
     model.to(device=device.torch)
-    if recipe.gradient_checkpointing:
-        # The old name warns in newer Transformers. Not reentrant: that kind loses gradients when a layer's input
-        # needs none, as under LoRA.
-        new_name = getattr(model, "activation_checkpointing_enable", None)
-        (new_name or model.gradient_checkpointing_enable)({"use_reentrant": False})
     if recipe.use_peft:
         model = add_lora(
             model,
@@ -78,7 +73,10 @@ def _load_builtin(name: str, dtype: torch.dtype, recipe: Any) -> tuple[Any, Any]
         raise ModelError(f"there is no builtin model {name!r}; there are: {', '.join(tiny.NAMES)}")
     tokenizer = tiny.tiny_tokenizer()
     model: Any = tiny.tiny_model(tokenizer, name.rsplit("-", 1)[1], seed=recipe.seed)
-    model.set_attn_implementation(recipe.attn_implementation)
+    try:
+        model.set_attn_implementation(recipe.attn_implementation)
+    except (ValueError, ImportError, OSError, RuntimeError) as error:
+        raise ModelError(f"attn_implementation {recipe.attn_implementation!r}: {error}") from error
     return model.to(dtype=dtype), tokenizer
 
 
