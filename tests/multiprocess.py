@@ -3,6 +3,10 @@
 The function must be at the top level of its file; every process imports that file anew and calls it with
 ``args`` (JSON). No process outlives the call: on a timeout, a failed assertion or the death of the test
 itself all of them are killed, with what they started.
+
+Importing torch takes seconds, so the processes are forked by a nursery, a process that has done it once for
+all tests. It runs nothing else, so its forks are as good as new; what must be in the environment before torch
+is imported needs ``fresh=True``.
 """
 
 from __future__ import annotations
@@ -12,13 +16,15 @@ import ctypes
 import importlib.util
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,8 +56,8 @@ def spawn(
     args: Sequence[Any] = (),
     env: Mapping[str, str] | None = None,
     ranks: Sequence[int] | None = None,
-    abandon: Sequence[int] = (),
     check: bool = True,
+    fresh: bool = False,
 ) -> list[Outcome]:
     """Call ``function(*args)`` in ``nproc`` processes and wait for them.
 
@@ -59,30 +65,35 @@ def spawn(
         timeout: seconds for all of it; then every process is killed and the test fails.
         env: added to the environment of each; may override what torchrun would set.
         ranks: start only these of ``nproc``.
-        abandon: ranks expected to hang (stopped ones); they are killed once all others have ended.
         check: fail the test unless every process exits with 0.
+        fresh: import torch anew, with ``env`` in place.
 
     Returns:
         An outcome for each process that was started, in rank order.
     """
     started = list(range(nproc)) if ranks is None else list(ranks)
     port = free_port()
-    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
-        work = Path(folder)
+    extra = dict(env or {})
+    with tempfile.TemporaryDirectory() as folder, _nursery(extra if fresh else None) as nursery:
+        request = {
+            "folder": folder,
+            "source": function.__code__.co_filename,
+            "function": function.__name__,
+            "args": list(args),
+            "environments": {rank: _environment(rank, nproc, port) | extra for rank in started},
+        }
+        Path(folder, "request.json").write_text(json.dumps(request))
         begin = time.monotonic()
-        processes = {rank: _start(function, args, work, rank, nproc, port, env or {}) for rank in started}
-        for process in processes.values():
-            stack.callback(_end, process)
-        ends: dict[int, float] = {}
-        while set(processes) - set(ends) - set(abandon) and time.monotonic() - begin < timeout:
-            for rank, process in processes.items():
-                if rank not in ends and process.poll() is not None:
-                    ends[rank] = time.monotonic() - begin
-            time.sleep(0.02)
-        late = sorted(set(processes) - set(ends) - set(abandon))
-        for process in processes.values():
-            _end(process)
-        outcomes = [_outcome(work, r, p, ends.get(r, time.monotonic() - begin)) for r, p in processes.items()]
+        nursery.stdin.write(f"{folder}\n".encode())  # type: ignore[union-attr]
+        pending = {rank: Path(folder, f"{rank}.code") for rank in started}
+        while any(not end.exists() for end in pending.values()) and time.monotonic() - begin < timeout:
+            assert nursery.poll() is None, "the nursery died"
+            time.sleep(0.01)
+        late = [rank for rank, end in pending.items() if not end.exists()]
+        for rank in started:
+            with contextlib.suppress(ProcessLookupError, FileNotFoundError):
+                os.killpg(int(Path(folder, f"{rank}.pid").read_text()), signal.SIGKILL)  # and its children
+        outcomes = [_outcome(Path(folder), rank, begin) for rank in started]
     report = "\n".join(map(str, outcomes))
     assert not late, f"ranks {late} still ran after {timeout} s\n{report}"
     assert not check or all(outcome.code == 0 for outcome in outcomes), report
@@ -95,16 +106,8 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
-def _start(
-    function: Callable[..., Any],
-    args: Sequence[Any],
-    work: Path,
-    rank: int,
-    nproc: int,
-    port: int,
-    env: Mapping[str, str],
-) -> subprocess.Popen[bytes]:
-    environment = {
+def _environment(rank: int, nproc: int, port: int) -> dict[str, str]:
+    return {
         **os.environ,
         "RANK": str(rank),
         "LOCAL_RANK": str(rank),
@@ -112,60 +115,111 @@ def _start(
         "LOCAL_WORLD_SIZE": str(nproc),
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(port),
-        "OMP_NUM_THREADS": "1",
-        "PYTHONPATH": os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")])),
-        **env,
     }
-    source = function.__code__.co_filename
-    with open(work / f"{rank}.out", "wb") as out, open(work / f"{rank}.err", "wb") as err:
-        return subprocess.Popen(
-            [
-                sys.executable,
-                __file__,
-                source,
-                function.__name__,
-                json.dumps(list(args)),
-                str(work / f"{rank}.json"),
-            ],
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=err,
-            start_new_session=True,
-        )
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """Kill the process with its whole group: also children that it left behind."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+def _outcome(folder: Path, rank: int, begin: float) -> Outcome:
+    def read(kind: str, default: str) -> str:
+        path = folder / f"{rank}.{kind}"
+        return path.read_text(errors="replace") if path.exists() else default
+
+    code, _, ended = read("code", f"-{signal.SIGKILL:d} {time.monotonic()}").partition(" ")
+    result = json.loads(read("json", "null"))
+    return Outcome(rank, int(code), read("out", ""), read("err", ""), result, float(ended) - begin)
 
 
-def _outcome(work: Path, rank: int, process: subprocess.Popen[bytes], seconds: float) -> Outcome:
-    result = work / f"{rank}.json"
-    return Outcome(
-        rank=rank,
-        code=process.returncode,
-        out=(work / f"{rank}.out").read_text(errors="replace"),
-        err=(work / f"{rank}.err").read_text(errors="replace"),
-        result=json.loads(result.read_text()) if result.exists() else None,
-        seconds=seconds,
+# -- the nursery, seen from the test
+_shared: subprocess.Popen[bytes] | None = None
+
+
+@contextlib.contextmanager
+def _nursery(fresh: Mapping[str, str] | None) -> Iterator[subprocess.Popen[bytes]]:
+    global _shared
+    if fresh is not None:
+        nursery = _open_nursery(fresh)
+        try:
+            yield nursery
+        finally:
+            nursery.kill()
+            nursery.wait()
+        return
+    if _shared is None or _shared.poll() is not None:
+        _shared = _open_nursery({})
+    yield _shared
+
+
+def _open_nursery(env: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, __file__],
+        env={**os.environ, "OMP_NUM_THREADS": "1", **env},
+        stdin=subprocess.PIPE,
+        bufsize=0,
+        start_new_session=True,
     )
 
 
-def _child(source: str, name: str, args: str, result: str) -> None:
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # the test died: so do we
-    spec = importlib.util.spec_from_file_location("spawned", source)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["spawned"] = module
-    spec.loader.exec_module(module)
-    value = getattr(module, name)(*json.loads(args))
-    Path(result).write_text(json.dumps(value))
+# -- the nursery itself
+def _main() -> None:
+    _die_with_parent()
+    # Python puts this folder first on the path, where `multiprocess.py` would hide a PyPI package.
+    sys.path[0] = str(_ROOT)
+    import hetero.comm  # noqa: F401 - what every child needs, and slow to import
+
+    children: dict[int, tuple[Path, int]] = {}
+    requests = os.fdopen(0, "rb", buffering=0, closefd=False)
+    while True:
+        if select.select([requests], [], [], 0.01 if children else None)[0]:
+            folder = requests.readline().decode().strip()
+            if not folder:
+                return  # the test run is over; children die with us
+            request = json.loads(Path(folder, "request.json").read_text())
+            for rank, environment in request["environments"].items():
+                pid = os.fork()
+                if pid == 0:
+                    return _child(request, rank, environment)
+                Path(folder, f"{rank}.pid").write_text(str(pid))
+                children[pid] = (Path(folder), int(rank))
+        while children:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if pid == 0:
+                break
+            folder_of, rank = children.pop(pid)
+            with contextlib.suppress(FileNotFoundError):  # killed after its test had given up
+                end = folder_of / f"{rank}.code"
+                end.with_suffix(".part").write_text(f"{os.waitstatus_to_exitcode(status)} {time.monotonic()}")
+                end.with_suffix(".part").rename(end)
+
+
+def _child(request: dict[str, Any], rank: str, environment: dict[str, str]) -> None:
+    """Become rank ``rank``; returns into the end of the program, a usual shutdown of the interpreter."""
+    _die_with_parent()
+    os.setsid()
+    folder = Path(request["folder"])
+    for fd, (name, flags) in enumerate(
+        [(os.devnull, os.O_RDONLY), ("out", os.O_WRONLY), ("err", os.O_WRONLY)]
+    ):
+        path = name if fd == 0 else folder / f"{rank}.{name}"
+        os.dup2(os.open(path, flags | os.O_CREAT, 0o600), fd)
+    os.environ.clear()
+    os.environ.update(environment)
+    try:
+        import torch
+
+        torch.set_num_threads(int(environment.get("OMP_NUM_THREADS", "1")))
+        spec = importlib.util.spec_from_file_location("spawned", request["source"])
+        assert spec is not None and spec.loader is not None
+        module = sys.modules["spawned"] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        value = getattr(module, request["function"])(*request["args"])
+        (folder / f"{rank}.json").write_text(json.dumps(value))
+    except Exception:  # noqa: BLE001 - the end of the program, but for printing it
+        traceback.print_exc()
+        sys.exit(1)
+
+
+def _die_with_parent() -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 if __name__ == "__main__":
-    # Python puts this folder first on the path, where `tests/multiprocess.py` would hide the PyPI package.
-    sys.path.pop(0)
-    _child(*sys.argv[1:])
+    _main()

@@ -158,9 +158,10 @@ class Communicator(Collectives):
         return objects.decode(got[0].numpy().tobytes())
 
     def subgroup(self, ranks: Sequence[int] | None = None, *, by: str | None = None) -> Communicator | None:
-        """A communicator of some of the ranks: of ``ranks``, or of those that share this rank's ``by``
-        ("host" or "vendor"), in ascending order. Every rank of the job calls it with the same arguments; None for
-        one that is not in ``ranks``.
+        """A communicator of some of the ranks, in ascending order.
+
+        They are ``ranks``, or those that share this rank's ``by`` ("host" or "vendor"). Every rank of the job
+        calls it with the same arguments; the result is None on one that is not in ``ranks``.
         """
         if (ranks is None) == (by is None):
             raise CommError("subgroup takes either ranks or by='host' or 'vendor'")
