@@ -43,7 +43,9 @@ def test_through_selection(benchmark, chosen):
 
 
 @pytest.mark.benchmark(group="rms_norm of 4 x 4")
-@pytest.mark.parametrize("through", ["kernel", "torch.ops", "hetero.ops", "hetero.ops, recorded for backward"])
+@pytest.mark.parametrize(
+    "through", ["kernel", "torch.ops", "hetero.ops", "hetero.ops, recorded for backward"]
+)
 def test_whole_call(benchmark, through):
     PASS(*ARGS)
     x = X.clone().requires_grad_(through.endswith("backward"))

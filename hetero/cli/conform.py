@@ -10,10 +10,14 @@ import typer
 
 def conform(
     backend: Annotated[str, typer.Option(help="Backend to examine, e.g. cpu.")] = "cpu",
-    level: Annotated[int, typer.Option(min=0, max=2, help="0 plugin and device, 1 ops forward, 2 ops backward.")] = 2,
+    level: Annotated[
+        int, typer.Option(min=0, max=2, help="0 plugin and device, 1 ops forward, 2 ops backward.")
+    ] = 2,
     op: Annotated[list[str] | None, typer.Option(help="Only this op (may be repeated).")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the sample inputs.")] = 0,
-    record: Annotated[bool, typer.Option("--record", help="Write a record, which lets selection pick what passed.")] = False,
+    record: Annotated[
+        bool, typer.Option("--record", help="Write a record: selection may pick what passed.")
+    ] = False,
     to: Annotated[Path | None, typer.Option(help="Record file. Default: the user's cache folder.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Machine-readable output.")] = False,
 ) -> None:

@@ -54,7 +54,8 @@ def cases(op: Op, impl: Impl, device: Device, dtype: torch.dtype, seed: int = 0)
         steps: list[tuple[Pass, tuple[Any, ...]]] = [(op.forward, sample.args)]
         if op.backward is not None:
             upstream = [
-                torch.randn(t.shape, generator=generator, dtype=torch.float64).to(t) for t in plain[: op.public]
+                torch.randn(t.shape, generator=generator, dtype=torch.float64).to(t)
+                for t in plain[: op.public]
             ]
             steps.append((op.backward, op.backward_args(sample.args, plain, upstream)))
         for pass_, args in steps:
@@ -65,7 +66,9 @@ def cases(op: Op, impl: Impl, device: Device, dtype: torch.dtype, seed: int = 0)
                 ratio, problem = _compare(op, pass_, impl.load(pass_.direction), args)
             except Exception as error:  # noqa: BLE001 - a kernel that raises has failed its case; the rest still run
                 ratio, problem = float("inf"), f"{type(error).__name__}: {error}"
-            found.append(Case(op.name, impl.name, pass_.direction, dtype_name(dtype), sample.name, ratio, problem))
+            found.append(
+                Case(op.name, impl.name, pass_.direction, dtype_name(dtype), sample.name, ratio, problem)
+            )
     return found
 
 
@@ -139,7 +142,9 @@ def _unseen(pass_: Pass, args: tuple[Any, ...], exact: Sequence[Tensor]) -> list
     most = [torch.zeros_like(e) for e in exact]
     for _ in range(draws):
         moved = _results(pass_, pass_.reference, _widened(list(args), generator))
-        most = [torch.maximum(a, torch.nan_to_num((m - e).abs(), 0.0, 0.0)) for a, m, e in zip(most, moved, exact)]
+        most = [
+            torch.maximum(a, torch.nan_to_num((m - e).abs(), 0.0, 0.0)) for a, m, e in zip(most, moved, exact)
+        ]
     return most
 
 

@@ -48,7 +48,9 @@ def read(path: Path) -> list[dict[str, Any]]:
                 row[name]
         return content["records"]
     except (ValueError, KeyError, TypeError) as error:
-        raise OpError(f"{path}: not a conformance record ({error}); delete it or run `hetero conform`") from error
+        raise OpError(
+            f"{path}: not a conformance record ({error}); delete it or run `hetero conform`"
+        ) from error
 
 
 @cache
@@ -89,5 +91,7 @@ def summary(impl: Impl, device: Device) -> str:
         if (op, name, version, arch) == (impl.op, impl.name, impl.version, device.arch):
             found.setdefault(dtype, set()).add(direction)
     wanted = {d for d in ("forward", "backward") if impl.target(d)}
-    parts = [d if has >= wanted else f"{d} ({'/'.join(sorted(has))} only)" for d, has in sorted(found.items())]
+    parts = [
+        d if has >= wanted else f"{d} ({'/'.join(sorted(has))} only)" for d, has in sorted(found.items())
+    ]
     return f"proven: {', '.join(parts)}" if parts else "unproven"

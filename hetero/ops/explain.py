@@ -22,9 +22,9 @@ class Explanation:
             policy = f", policy {d.policy!r}" if d.policy else ""
             lines.append(f"{d.facts} {d.direction} on {d.device}: {d.impl.name}{policy}")
             width = max(len(v.impl.name) for v in d.trail)
-            lines += [
-                f"  {marks[v.verdict]} {v.impl.name:<{width}}  {v.impl.kind:<9}  {v.verdict}: {v.reason}" for v in d.trail
-            ]
+            for v in d.trail:
+                name = f"{v.impl.name:<{width}}  {v.impl.kind:<9}"
+                lines.append(f"  {marks[v.verdict]} {name}  {v.verdict}: {v.reason}")
         return "\n".join(lines)
 
     def as_dict(self) -> dict[str, Any]:
@@ -36,7 +36,8 @@ class Explanation:
                 "chosen": d.impl.name,
                 "policy": d.policy,
                 "trail": [
-                    {"impl": v.impl.name, "kind": v.impl.kind, "verdict": v.verdict, "reason": v.reason} for v in d.trail
+                    {"impl": v.impl.name, "kind": v.impl.kind, "verdict": v.verdict, "reason": v.reason}
+                    for v in d.trail
                 ],
             }
             for d in self.decisions
@@ -55,4 +56,3 @@ def explain(name: str, *args: Any, **kwargs: Any) -> Explanation:
     op = registry.op(name)
     facts = op.forward.facts(op.prepare(*args, **kwargs))
     return Explanation(tuple(decide(facts, p.direction) for p in op.passes()))
-

@@ -23,7 +23,7 @@ def declare(op: Op) -> Op:
     _define(op, op.forward, "forward", op.name)
     if op.backward is not None:
         _define(op, op.backward, "backward", f"{op.name}_backward")
-    op.apply = _autograd(op) if op.grads else op.forward.overload
+    op.apply = op.forward.overload if op.backward is None else _autograd(op, op.backward)
     registry.add_op(op)
     return op
 
@@ -36,16 +36,15 @@ def _define(op: Op, pass_: Pass, direction: str, name: str) -> None:
     torch.library.register_fake(f"hetero::{name}", pass_.fake, lib=_LIBRARY)
 
 
-def _autograd(op: Op) -> Any:
+def _autograd(op: Op, backward: Pass) -> Any:
     """A differentiable callable over the forward schema's arguments, built from the names alone."""
-    forward, backward = op.forward, op.backward
-    assert backward is not None
-    n_args, public = len(forward.args), op.public
+    forward, public = op.forward, op.public
     sources = (*forward.args, *forward.returns)
     kept = [n for n in backward.args if n in sources]
     kept_at = [sources.index(n) for n in kept]
     is_tensor = [
-        "Tensor" in str(a.type) for a in (*forward.overload._schema.arguments, *forward.overload._schema.returns)
+        "Tensor" in str(a.type)
+        for a in (*forward.overload._schema.arguments, *forward.overload._schema.returns)
     ]
     tensors_at = [i for i in kept_at if is_tensor[i]]
     values_at = [i for i in kept_at if not is_tensor[i]]
@@ -107,5 +106,4 @@ def _autograd(op: Op) -> Any:
             return outputs[0] if isinstance(outputs, (tuple, list)) else outputs
         return tuple(outputs[:public])
 
-    assert len(gradient_at) == n_args
     return apply

@@ -44,7 +44,14 @@ def placement() -> list[dict[str, Any]]:
             continue
         row = rows.setdefault(
             (c.op, c.direction, c.impl, c.dtype),
-            {"op": c.op, "direction": c.direction, "impl": c.impl, "dtype": c.dtype, "calls": 0, "why": c.why},
+            {
+                "op": c.op,
+                "direction": c.direction,
+                "impl": c.impl,
+                "dtype": c.dtype,
+                "calls": 0,
+                "why": c.why,
+            },
         )
         row["calls"] += c.calls
         totals[c.op, c.direction] = totals.get((c.op, c.direction), 0) + c.calls

@@ -51,7 +51,9 @@ def register(impl: Impl) -> None:
     """Add an implementation of your own. It is unproven, so pin it or record conformance for it."""
     op(impl.op)
     if any(i.name == impl.name and i.vendor == impl.vendor for i in impls(impl.op)):
-        raise OpError(f"op {impl.op!r} already has an implementation {impl.name!r} for {impl.vendor or 'any device'}")
+        raise OpError(
+            f"op {impl.op!r} already has an implementation {impl.name!r} for {impl.vendor or 'any device'}"
+        )
     _EXTRA.append(impl)
     refresh()
 
@@ -106,7 +108,8 @@ def _of_backend(vendor: str, backend: Backend) -> list[Impl]:
             op(impl.op)
     except Exception as error:  # noqa: BLE001 - whatever a plugin does, it is reported and the others go on
         broken[vendor] = f"{type(error).__name__}: {error}"
-        warnings.warn(f"backend {vendor!r} cannot list its ops ({broken[vendor]}); it runs without kernels", stacklevel=2)
+        told = f"backend {vendor!r} cannot list its ops ({broken[vendor]}); it runs without kernels"
+        warnings.warn(told, stacklevel=2)
         return []
     return brought
 
@@ -126,7 +129,13 @@ def table() -> list[dict[str, str]]:
             else:
                 status = "unproven"
             rows.append(
-                {"op": name, "impl": impl.name, "kind": impl.kind, "backend": impl.vendor or "any", "status": status}
+                {
+                    "op": name,
+                    "impl": impl.name,
+                    "kind": impl.kind,
+                    "backend": impl.vendor or "any",
+                    "status": status,
+                }
             )
     for vendor, why in broken.items():
         rows.append({"op": "(all)", "impl": "", "kind": "", "backend": vendor, "status": f"broken: {why}"})

@@ -61,7 +61,9 @@ def decide(facts: Facts, direction: str) -> Decision:
     chosen: Impl | None = None
     for impl in order:
         if chosen is not None:
-            trail.append(Verdict(impl, "not needed", _refusal(impl, facts, direction, device, True) or "applies too"))
+            trail.append(
+                Verdict(impl, "not needed", _refusal(impl, facts, direction, device, True) or "applies too")
+            )
             continue
         reason = _refusal(impl, facts, direction, device, pinned=impl in named)
         if reason is None and impl.name in rule.forbid:
@@ -74,11 +76,14 @@ def decide(facts: Facts, direction: str) -> Decision:
     if chosen is None:
         tried = "".join(f"\n  {v.impl.name}: {v.reason}" for v in trail)
         missing = [n for n in rule.prefer if all(i.name != n for i in here)]
-        tried += "".join(f"\n  {n}: {device.vendor} has no such implementation of {facts.op}" for n in missing)
+        tried += "".join(
+            f"\n  {n}: {device.vendor} has no such implementation of {facts.op}" for n in missing
+        )
         names = ", ".join(i.name for i in here)
+        wider = f"{facts.op}={rule.prefer[0] if rule.prefer else names},*"
         raise OpError(
             f"{facts} {direction}: policy {rules.text!r} leaves nothing that can run on {device}{tried}\n"
-            f'  allow another (there are: {names}), for example "{facts.op}={rule.prefer[0] if rule.prefer else names},*"'
+            f'  allow another (there are: {names}), for example "{wider}"'
         )
     return Decision(facts, direction, device, chosen, tuple(trail), rules.text)
 
@@ -124,5 +129,7 @@ def choose(pass_: Pass, args: tuple[Any, ...]) -> placement.Choice:
         fn=decision.impl.load(pass_.direction),
     )
     placement.record(choice)
-    policy.state.cache[pass_.key(args)] = choice  # the key is final only now: implementations may have been collected
+    policy.state.cache[pass_.key(args)] = (
+        choice  # the key is final only now: implementations may have been collected
+    )
     return choice

@@ -101,7 +101,13 @@ class Pass:
 
         def three(args: tuple[Any, ...]) -> tuple[Any, ...]:
             a, b, c = args[i], args[j], args[k]
-            return (self, a.get_device(), a.dtype, None if b is None else b.dtype, None if c is None else c.dtype)
+            return (
+                self,
+                a.get_device(),
+                a.dtype,
+                None if b is None else b.dtype,
+                None if c is None else c.dtype,
+            )
 
         return (one, two, three)[len(self._at) - 1]
 

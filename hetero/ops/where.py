@@ -70,7 +70,9 @@ class Where:
     @property
     def asks_for_shapes(self) -> bool:
         """Whether the answer depends on more than dtypes and the device."""
-        return bool(self.last_dim_le or self.last_dim_multiple_of or self.contiguous or self.flags or self.also)
+        return bool(
+            self.last_dim_le or self.last_dim_multiple_of or self.contiguous or self.flags or self.also
+        )
 
     def why_not(self, facts: Facts, device: Device) -> str | None:
         """The first condition that ``facts`` breaks, as a sentence; None when all hold."""

@@ -53,11 +53,12 @@ def test_fake_outputs_match_real_ones(name, dtype, generator):
             real = pass_(*copy.deepcopy(args))
             fake = pass_.fake(*args)
             real, fake = ([t] if torch.is_tensor(t) else list(t or ()) for t in (real, fake))
-            assert [(t.shape, t.dtype, t.stride()) for t in real] == [(t.shape, t.dtype, t.stride()) for t in fake], (
-                sample.name
-            )
-            inputs = {a.untyped_storage().data_ptr() for a in args if torch.is_tensor(a) and a.numel()}
-            assert not inputs & {t.untyped_storage().data_ptr() for t in real if t.numel()}, "an output aliases an input"
+            assert [(t.shape, t.dtype, t.stride()) for t in real] == [
+                (t.shape, t.dtype, t.stride()) for t in fake
+            ], sample.name
+            given = {a.untyped_storage().data_ptr() for a in args if torch.is_tensor(a) and a.numel()}
+            made = {t.untyped_storage().data_ptr() for t in real if t.numel()}
+            assert not given & made, "an output aliases an input"
 
 
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
@@ -67,7 +68,8 @@ def test_gradcheck_in_float64(name, generator):
         if "huge" in sample.name:  # finite differences have no precision there
             continue
         args = [
-            a.clone().requires_grad_() if n in op.grads and a is not None else a for n, a in zip(op.forward.args, sample.args)
+            a.clone().requires_grad_() if n in op.grads and a is not None else a
+            for n, a in zip(op.forward.args, sample.args)
         ]
         if any(torch.is_tensor(a) and a.requires_grad for a in args):
             assert torch.autograd.gradcheck(op.apply, args, fast_mode=True), sample.name
@@ -86,7 +88,9 @@ def test_compiles_into_one_graph(name, generator):
 
     def loss(*args):
         out = op.apply(*args)
-        return sum((t.float() * (i + 1)).sum() for i, t in enumerate(out if isinstance(out, tuple) else (out,)))
+        return sum(
+            (t.float() * (i + 1)).sum() for i, t in enumerate(out if isinstance(out, tuple) else (out,))
+        )
 
     torch._dynamo.reset()
     compiled = torch.compile(loss, fullgraph=True, backend="aot_eager")

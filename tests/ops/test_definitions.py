@@ -82,7 +82,13 @@ def test_rope_interleaved_is_complex_multiplication(unsqueeze_dim, generator):
     table = torch.arange(50, dtype=torch.float64)[:, None] * frequency
     args = (q, k) if unsqueeze_dim == 2 else (q.transpose(1, 2), k.transpose(1, 2))
     out = ops.rope(
-        *args, table.cos(), table.sin(), positions, interleaved=True, rotary_dim=16, unsqueeze_dim=unsqueeze_dim
+        *args,
+        table.cos(),
+        table.sin(),
+        positions,
+        interleaved=True,
+        rotary_dim=16,
+        unsqueeze_dim=unsqueeze_dim,
     )
     for got, x in zip(out, (q, k)):
         got = got if unsqueeze_dim == 2 else got.transpose(1, 2)
@@ -144,19 +150,30 @@ def full_loss(logits, labels, smoothing, z_loss, softcap, reduction):
     z = softcap * torch.tanh(logits / softcap) if softcap else logits
     lse = torch.logsumexp(z, -1)
     safe = labels.clamp(min=0)
-    loss = (1 - smoothing) * (lse - z.gather(-1, safe[..., None])[..., 0]) + smoothing * (lse[..., None] - z).mean(-1)
+    loss = (1 - smoothing) * (lse - z.gather(-1, safe[..., None])[..., 0]) + smoothing * (
+        lse[..., None] - z
+    ).mean(-1)
     loss = (loss + z_loss * lse**2) * (labels >= 0)
-    return loss if reduction == "none" else loss.sum() / (labels >= 0).sum() if reduction == "mean" else loss.sum()
+    return (
+        loss
+        if reduction == "none"
+        else loss.sum() / (labels >= 0).sum()
+        if reduction == "mean"
+        else loss.sum()
+    )
 
 
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
 def test_losses_with_everything_on(reduction, bias, generator):
-    hidden, weight = randn(2, 5, 8, generator=generator, grad=True), randn(13, 8, generator=generator, grad=True)
+    hidden, weight = (
+        randn(2, 5, 8, generator=generator, grad=True),
+        randn(13, 8, generator=generator, grad=True),
+    )
     b = randn(13, generator=generator, grad=True) if bias else None
     labels = torch.tensor([[1, 12, -100, 0, 5], [-100, -100, 3, 2, 2]])
     inputs = [t for t in (hidden, weight, b) if t is not None]
-    options = dict(label_smoothing=0.1, z_loss=1e-2, softcap=3.0, reduction=reduction)
+    options = {"label_smoothing": 0.1, "z_loss": 1e-2, "softcap": 3.0, "reduction": reduction}
     want = full_loss(F.linear(hidden, weight, b), labels, 0.1, 1e-2, 3.0, reduction)
     upstream = randn(*want.shape, generator=generator)
     expected = torch.autograd.grad(want, inputs, upstream)
@@ -169,7 +186,9 @@ def test_losses_with_everything_on(reduction, bias, generator):
             close(a, e)
 
 
-@pytest.mark.parametrize("trained", [(True, False, False), (False, True, False), (False, False, True), (True, True, True)])
+@pytest.mark.parametrize(
+    "trained", [(True, False, False), (False, True, False), (False, False, True), (True, True, True)]
+)
 @pytest.mark.parametrize("reduction", ["sum", "none"])
 def test_only_the_gradients_that_are_wanted(trained, reduction, generator):
     tensors = [randn(*s, generator=generator) for s in ((5, 8), (13, 8), (13,))]
@@ -211,7 +230,9 @@ def test_linear_log_prob_and_its_entropy(generator):
 def test_a_batch_with_every_token_masked_gives_zero_and_no_nan():
     hidden, weight = torch.randn(4, 8, requires_grad=True), torch.randn(13, 8, requires_grad=True)
     labels = torch.full((4,), -100)
-    loss = ops.fused_linear_cross_entropy(hidden, weight, labels) + ops.cross_entropy(hidden @ weight.T, labels)
+    loss = ops.fused_linear_cross_entropy(hidden, weight, labels) + ops.cross_entropy(
+        hidden @ weight.T, labels
+    )
     loss = loss + ops.linear_log_prob(hidden, weight, labels)[0].sum()
     loss.backward()
     assert loss == 0 and not hidden.grad.any() and not weight.grad.any()
@@ -273,7 +294,9 @@ def test_adamw_is_torchs(generator):
         g = randn(5, 7, generator=generator, dtype=torch.float32)
         theirs.grad = g.clone()
         optimizer.step()
-        ops.adamw([ours], [g], [m], [v], lr=1e-2, beta1=0.8, beta2=0.95, eps=1e-6, weight_decay=0.1, step=step)
+        ops.adamw(
+            [ours], [g], [m], [v], lr=1e-2, beta1=0.8, beta2=0.95, eps=1e-6, weight_decay=0.1, step=step
+        )
     close(ours, theirs.detach(), rtol=1e-6, atol=1e-7)
 
 
@@ -304,7 +327,10 @@ def test_clip_grad_norm_is_torchs(generator):
 @pytest.mark.parametrize(
     ("call", "says"),
     [
-        (lambda: ops.rms_norm(torch.randn(2, 8), torch.randn(7)), r"weight has shape \(7,\), expected \(8,\)"),
+        (
+            lambda: ops.rms_norm(torch.randn(2, 8), torch.randn(7)),
+            r"weight has shape \(7,\), expected \(8,\)",
+        ),
         (lambda: ops.rms_norm(torch.ones(2, 8, dtype=torch.int64)), "floating-point"),
         (lambda: ops.rms_norm(torch.randn(2, 8), casting="lama"), "casting='lama'"),
         (lambda: ops.fused_add_rms_norm(torch.randn(2, 8), torch.randn(2, 7)), "must agree"),
@@ -312,25 +338,45 @@ def test_clip_grad_norm_is_torchs(generator):
         (lambda: ops.swiglu(torch.randn(2, 8), torch.randn(2, 9)), "must be floating-point and agree"),
         (lambda: ops.geglu(torch.randn(2), torch.randn(2), "erf"), "approximate='erf'"),
         (lambda: ops.cross_entropy(torch.randn(2, 8), torch.tensor([1.0, 2.0])), "int64"),
-        (lambda: ops.cross_entropy(torch.randn(2, 8), torch.tensor([1, 2]), reduction="avg"), "reduction='avg'"),
-        (lambda: ops.cross_entropy(torch.randn(2, 8), torch.tensor([1, 2]), label_smoothing=2), "label_smoothing"),
-        (lambda: ops.linear_log_prob(torch.randn(2, 8), torch.randn(3, 7), torch.tensor([1, 2])), "do not fit"),
         (
-            lambda: ops.linear_log_prob(torch.randn(1, 8), torch.randn(3, 8), torch.tensor([1]), temperature=0),
+            lambda: ops.cross_entropy(torch.randn(2, 8), torch.tensor([1, 2]), reduction="avg"),
+            "reduction='avg'",
+        ),
+        (
+            lambda: ops.cross_entropy(torch.randn(2, 8), torch.tensor([1, 2]), label_smoothing=2),
+            "label_smoothing",
+        ),
+        (
+            lambda: ops.linear_log_prob(torch.randn(2, 8), torch.randn(3, 7), torch.tensor([1, 2])),
+            "do not fit",
+        ),
+        (
+            lambda: ops.linear_log_prob(
+                torch.randn(1, 8), torch.randn(3, 8), torch.tensor([1]), temperature=0
+            ),
             "temperature=0",
         ),
-        (lambda: ops.rope(torch.randn(2, 3, 4), torch.randn(2, 3, 4), torch.ones(4), torch.ones(4)), "four dim"),
         (
-            lambda: ops.rope(torch.randn(1, 2, 3, 8), torch.randn(1, 2, 3, 8), torch.ones(5, 8), torch.ones(5, 8)),
+            lambda: ops.rope(torch.randn(2, 3, 4), torch.randn(2, 3, 4), torch.ones(4), torch.ones(4)),
+            "four dim",
+        ),
+        (
+            lambda: ops.rope(
+                torch.randn(1, 2, 3, 8), torch.randn(1, 2, 3, 8), torch.ones(5, 8), torch.ones(5, 8)
+            ),
             "without positions",
         ),
         (lambda: ops.clip_grad_norm([torch.randn(2)], 0.0), "max_norm=0.0"),
         (
-            lambda: ops.adamw([torch.ones(2)], [torch.ones(3)], [torch.ones(2)], [torch.ones(2)], lr=1, step=1),
+            lambda: ops.adamw(
+                [torch.ones(2)], [torch.ones(3)], [torch.ones(2)], [torch.ones(2)], lr=1, step=1
+            ),
             r"grads\[0\] has shape",
         ),
         (
-            lambda: ops.adamw([torch.ones(2)], [torch.ones(2)], [torch.ones(2)], [torch.ones(2)], lr=1, step=0),
+            lambda: ops.adamw(
+                [torch.ones(2)], [torch.ones(2)], [torch.ones(2)], [torch.ones(2)], lr=1, step=0
+            ),
             "step=0",
         ),
     ],
@@ -353,7 +399,7 @@ def test_differentiating_twice_is_refused():
 @st.composite
 def layouts(draw):
     """A tensor with up to four dimensions whose memory is permuted, stepped and offset at random."""
-    shape = draw(st.lists(st.integers(0, 5), min_size=0, max_size=3)) + [draw(st.integers(1, 40))]
+    shape = [*draw(st.lists(st.integers(0, 5), min_size=0, max_size=3)), draw(st.integers(1, 40))]
     order = draw(st.permutations(range(len(shape))))
     step = draw(st.sampled_from([1, 1, 2, 3]))
     offset = draw(st.integers(0, 3))
@@ -403,7 +449,12 @@ def test_any_layout_gives_the_same_numbers(case):
 
 
 @settings(max_examples=30, deadline=None)
-@given(st.integers(0, 9), st.integers(1, 70), st.integers(0, 2**31), st.sampled_from([torch.float32, torch.bfloat16]))
+@given(
+    st.integers(0, 9),
+    st.integers(1, 70),
+    st.integers(0, 2**31),
+    st.sampled_from([torch.float32, torch.bfloat16]),
+)
 def test_cross_entropy_of_any_shape(rows, classes, seed, dtype):
     generator = torch.Generator().manual_seed(seed)
     logits = (torch.randn(classes, rows, generator=generator) * 5).to(dtype).T.requires_grad_()

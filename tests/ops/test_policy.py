@@ -21,7 +21,9 @@ def test_rules_are_parsed():
     assert parsed.rule("rms_norm").pinned
     assert parsed.rule("rope") == policy.Rule((), frozenset({"cpp"}), others=True)
     assert parsed.rule("swiglu").prefer == ("reference",)
-    assert policy.parse("rms_norm=triton,*", OPS).rule("rms_norm") == policy.Rule(("triton",), frozenset(), True)
+    assert policy.parse("rms_norm=triton,*", OPS).rule("rms_norm") == policy.Rule(
+        ("triton",), frozenset(), True
+    )
     assert policy.parse("", OPS).rule("rope") == policy.Rule()
 
 

@@ -56,11 +56,8 @@ def mine(tmp_path, monkeypatch):
 def prove(impl, tmp_path, *, dtype="float32", directions=("forward", "backward"), version=None):
     path = conformance.user_file("cpu")
     path.parent.mkdir(parents=True, exist_ok=True)
-    rows = [
-        {"op": impl.op, "impl": impl.name, "version": version or impl.version, "arch": device("cpu").arch, "dtype": dtype,
-         "direction": d}
-        for d in directions
-    ]  # fmt: skip
+    row = {"op": impl.op, "impl": impl.name, "version": version or impl.version, "dtype": dtype}
+    rows = [{**row, "arch": device("cpu").arch, "direction": d} for d in directions]
     path.write_text(json.dumps({"schema": 1, "records": rows}))
     conformance.forget()
     registry.refresh()

@@ -1,8 +1,9 @@
 """AdamW over a list of tensors, in place.
 
 With ``g`` scaled by ``grad_scale``: ``m = b1 m + (1-b1) g``, ``v = b2 v + (1-b2) g^2``, ``p = p (1 - lr wd)``,
-``p -= lr/(1-b1^t) m / (sqrt(v)/sqrt(1-b2^t) + eps)``. The maths is float32. A parameter stored in bfloat16 has a float32
-master that is updated and then rounded into it; without one, updates smaller than half a bfloat16 step are lost.
+``p -= lr/(1-b1^t) m / (sqrt(v)/sqrt(1-b2^t) + eps)``. The maths is float32. A parameter stored in bfloat16 has a
+float32 master that is updated and then rounded into it; without one, updates smaller than half a bfloat16 step
+are lost.
 Source: Loshchilov and Hutter 2019, arXiv:1711.05101; numbers as ``torch.optim.AdamW``.
 """
 
@@ -16,8 +17,8 @@ from torch import Tensor
 
 from hetero.errors import OpError
 from hetero.ops.definitions import shapes
-from hetero.ops.library import declare
 from hetero.ops.definitions.precision import wide_dtype
+from hetero.ops.library import declare
 from hetero.ops.spec import Cost, Op, Pass, Sample
 
 
@@ -68,16 +69,19 @@ def _prepare(
             raise OpError(f"adamw: {len(tensors)} {name} for {len(params)} params")
         for i, (t, p) in enumerate(zip(tensors, params)):
             if t.shape != p.shape:
-                raise OpError(f"adamw: {name}[{i}] has shape {tuple(t.shape)}, its parameter {tuple(p.shape)}")
+                raise OpError(
+                    f"adamw: {name}[{i}] has shape {tuple(t.shape)}, its parameter {tuple(p.shape)}"
+                )
             if name != "grads" and t.dtype != wide_dtype(p.dtype):
                 raise OpError(f"adamw: {name}[{i}] is {t.dtype}; state is {wide_dtype(p.dtype)}")
     if len({p.dtype for p in params}) > 1 or len({g.dtype for g in grads}) > 1:
-        raise OpError("adamw: the params of one call must have one dtype, and so must the grads; group them by dtype")
+        raise OpError(
+            "adamw: the params of one call must have one dtype, and so must the grads; group them by dtype"
+        )
     if step < 1:
         raise OpError(f"adamw: step={step}; the first step is 1")
-    scale = grad_scale
     return (
-        list(params), list(grads), list(exp_avgs), list(exp_avg_sqs), list(masters), scale,
+        list(params), list(grads), list(exp_avgs), list(exp_avg_sqs), list(masters), grad_scale,
         lr, beta1, beta2, eps, weight_decay, step,
     )  # fmt: skip
 
@@ -86,13 +90,23 @@ def _samples(device: torch.device, dtype: torch.dtype, generator: torch.Generato
     state = wide_dtype(dtype)
 
     def tensors(scale: float, kind: torch.dtype, square: bool = False) -> list[Tensor]:
-        drawn = [shapes.normal(s, device, kind, generator, scale) for s in ((1,), (3, 7), (1023,), (0,), (64, 33))]
+        drawn = [
+            shapes.normal(s, device, kind, generator, scale) for s in ((1,), (3, 7), (1023,), (0,), (64, 33))
+        ]
         return [t.square() for t in drawn] if square else drawn
 
-    def case(name: str, step: int, decay: float, master: bool, scale: Tensor | None, grad_scale: float = 1.0) -> Sample:
+    def case(
+        name: str, step: int, decay: float, master: bool, scale: Tensor | None, grad_scale: float = 1.0
+    ) -> Sample:
         params = tensors(1.0, dtype)
         masters = [p.to(state) * 1.001 for p in params] if master else []
-        lists = (params, tensors(grad_scale, dtype), tensors(0.1, state), tensors(0.1, state, square=True), masters)
+        lists = (
+            params,
+            tensors(grad_scale, dtype),
+            tensors(0.1, state),
+            tensors(0.1, state, square=True),
+            masters,
+        )
         return Sample(name, (*lists, scale, 1e-2, 0.9, 0.999, 1e-8, decay, step))
 
     yield case("first step", 1, 0.0, dtype != state, None)
@@ -106,8 +120,9 @@ OP = declare(
     Op(
         name="adamw",
         forward=Pass(
-            "(Tensor(a!)[] params, Tensor[] grads, Tensor(b!)[] exp_avgs, Tensor(c!)[] exp_avg_sqs, Tensor(d!)[] masters,"
-            " Tensor? grad_scale, float lr, float beta1, float beta2, float eps, float weight_decay, int step) -> ()",
+            "(Tensor(a!)[] params, Tensor[] grads, Tensor(b!)[] exp_avgs, Tensor(c!)[] exp_avg_sqs,"
+            " Tensor(d!)[] masters, Tensor? grad_scale, float lr, float beta1, float beta2, float eps,"
+            " float weight_decay, int step) -> ()",
             _adamw,
             _fake,
             operands=("params", "grads"),
@@ -151,10 +166,10 @@ def adamw(
     Raises:
         OpError: lists, shapes or dtypes that do not fit.
     """
-    if params:
-        OP.forward(
-            *_prepare(
-                params, grads, exp_avgs, exp_avg_sqs, masters, lr=lr, beta1=beta1, beta2=beta2, eps=eps,
-                weight_decay=weight_decay, step=step, grad_scale=grad_scale,
-            )  # fmt: skip
-        )
+    if not params:
+        return
+    args = _prepare(
+        params, grads, exp_avgs, exp_avg_sqs, masters, lr=lr, beta1=beta1, beta2=beta2, eps=eps,
+        weight_decay=weight_decay, step=step, grad_scale=grad_scale,
+    )  # fmt: skip
+    OP.forward(*args)

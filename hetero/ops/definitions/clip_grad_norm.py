@@ -14,8 +14,8 @@ from torch import Tensor
 
 from hetero.errors import OpError
 from hetero.ops.definitions import shapes
-from hetero.ops.library import declare
 from hetero.ops.definitions.precision import wide, wide_dtype
+from hetero.ops.library import declare
 from hetero.ops.spec import Cost, Op, Pass, Sample
 
 
@@ -41,7 +41,9 @@ def _prepare(grads: Sequence[Tensor], max_norm: float) -> tuple[Any, ...]:
 
 def _samples(device: torch.device, dtype: torch.dtype, generator: torch.Generator) -> Iterator[Sample]:
     def grads(scale: float) -> list[Tensor]:
-        return [shapes.normal(s, device, dtype, generator, scale) for s in ((1,), (3, 7), (1023,), (0,), (64, 33))]
+        return [
+            shapes.normal(s, device, dtype, generator, scale) for s in ((1,), (3, 7), (1023,), (0,), (64, 33))
+        ]
 
     yield Sample("clipped", (grads(10.0), 1.0))
     yield Sample("not clipped", (grads(1e-3), 1.0))
@@ -53,7 +55,9 @@ def _samples(device: torch.device, dtype: torch.dtype, generator: torch.Generato
 OP = declare(
     Op(
         name="clip_grad_norm",
-        forward=Pass("(Tensor(a!)[] grads, float max_norm) -> (Tensor norm)", _clip, _fake, operands=("grads",)),
+        forward=Pass(
+            "(Tensor(a!)[] grads, float max_norm) -> (Tensor norm)", _clip, _fake, operands=("grads",)
+        ),
         backward=None,
         prepare=_prepare,
         samples=_samples,

@@ -17,8 +17,8 @@ from torch import Tensor
 
 from hetero.errors import OpError
 from hetero.ops.definitions import shapes
-from hetero.ops.library import declare
 from hetero.ops.definitions.precision import wide
+from hetero.ops.library import declare
 from hetero.ops.spec import Cost, Op, Pass, Sample
 
 REDUCTIONS = ("mean", "sum", "none")
@@ -140,7 +140,13 @@ def reduced(loss: Tensor, labels: Tensor, ignore_index: int, reduction: str) -> 
 
 def _samples(device: torch.device, dtype: torch.dtype, generator: torch.Generator) -> Iterator[Sample]:
     def case(
-        name: str, rows: int, classes: int, *options: Any, scale: float = 3.0, ignored: float = 0.3, ignore: int = -100
+        name: str,
+        rows: int,
+        classes: int,
+        *options: Any,
+        scale: float = 3.0,
+        ignored: float = 0.3,
+        ignore: int = -100,
     ) -> Sample:
         logits = shapes.normal((rows, classes), device, dtype, generator, scale)
         labels = shapes.labels_for(rows, classes, device, generator, ignore, ignored)
@@ -226,4 +232,6 @@ def cross_entropy(
         reduction=reduction,
     )
     loss = OP.apply(*args)
-    return loss.reshape(labels.shape) if reduction == "none" else reduced(loss, labels, ignore_index, reduction)
+    return (
+        loss.reshape(labels.shape) if reduction == "none" else reduced(loss, labels, ignore_index, reduction)
+    )

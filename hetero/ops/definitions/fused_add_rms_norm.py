@@ -15,8 +15,8 @@ from torch import Tensor
 from hetero.errors import OpError
 from hetero.ops.definitions import rms_norm as plain
 from hetero.ops.definitions import shapes
-from hetero.ops.library import declare
 from hetero.ops.definitions.precision import wide
+from hetero.ops.library import declare
 from hetero.ops.spec import Cost, Op, Pass, Sample
 
 

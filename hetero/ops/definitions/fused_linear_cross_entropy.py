@@ -2,9 +2,9 @@
 
 Tokens are taken in chunks: matmul, loss, and (when wanted) the chunk's gradient are done before the next chunk. With a
 scalar reduction the weight of each row's loss is known up to one factor, so the gradients are made in the forward
-pass (three matmuls, as an ordinary linear layer) and scaled in the backward pass. With ``reduction="none"`` the upstream
-gradient is unknown until then: the backward pass makes the logits again (four matmuls), which is right for any
-upstream gradient. The loss is that of :mod:`hetero.ops.cross_entropy`. Source of the chunking: Hsu et al. 2024,
+pass (three matmuls, as an ordinary linear layer) and scaled in the backward pass. With ``reduction="none"`` the
+upstream gradient is unknown until then: the backward pass makes the logits again (four matmuls), which is right
+for any upstream gradient. The loss is that of :mod:`hetero.ops.cross_entropy`. Source of the chunking: Hsu et al. 2024,
 arXiv:2410.10989.
 """
 
@@ -17,10 +17,10 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from hetero.ops.definitions import linear_head, shapes
 from hetero.ops.definitions import cross_entropy as ce
-from hetero.ops.library import declare
+from hetero.ops.definitions import linear_head, shapes
 from hetero.ops.definitions.precision import wide_dtype
+from hetero.ops.library import declare
 from hetero.ops.spec import Cost, Op, Pass, Sample
 
 
@@ -40,7 +40,14 @@ def _forward(
             gradients.add(
                 part,
                 ce.row_gradients(
-                    token_scale[part], z, labels[part], lse[part], ignore_index, label_smoothing, z_loss, softcap
+                    token_scale[part],
+                    z,
+                    labels[part],
+                    lse[part],
+                    ignore_index,
+                    label_smoothing,
+                    z_loss,
+                    softcap,
                 ),
             )
     return loss, lse, *gradients.take()
@@ -55,7 +62,9 @@ def _backward(
         z = ce.capped(linear_head.logits_of(hidden[part], weight, bias), softcap)
         gradients.add(
             part,
-            ce.row_gradients(g_loss[part], z, labels[part], lse[part], ignore_index, label_smoothing, z_loss, softcap),
+            ce.row_gradients(
+                g_loss[part], z, labels[part], lse[part], ignore_index, label_smoothing, z_loss, softcap
+            ),
         )
     return gradients.take()
 
@@ -66,7 +75,9 @@ def _fake_forward(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     want, dtype = token_scale is not None, wide_dtype(hidden.dtype)
     stats = hidden.new_empty(labels.shape, dtype=dtype), hidden.new_empty(labels.shape, dtype=dtype)
-    return *stats, *linear_head.fake_gradients(hidden, weight, bias, want and need_hidden, want and need_weight)
+    return *stats, *linear_head.fake_gradients(
+        hidden, weight, bias, want and need_hidden, want and need_weight
+    )
 
 
 def _fake_backward(
@@ -94,13 +105,17 @@ def _prepare(
 
 
 def _samples(device: torch.device, dtype: torch.dtype, generator: torch.Generator) -> Iterator[Sample]:
-    def case(name: str, n: int, h: int, v: int, *options: float, bias: bool = False, scale: bool = False) -> Sample:
+    def case(
+        name: str, n: int, h: int, v: int, *options: float, bias: bool = False, scale: bool = False
+    ) -> Sample:
         hidden = shapes.normal((n, h), device, dtype, generator)
         weight = shapes.normal((v, h), device, dtype, generator, scale=h**-0.5 * 2)
         b = shapes.normal((v,), device, dtype, generator) if bias else None
         labels = shapes.labels_for(n, v, device, generator, -100)
         weights = torch.rand(n, generator=generator).to(device) if scale else None
-        return Sample(name, (hidden, weight, b, labels, weights, -100, *(options or (0.0, 0.0, 0.0)), True, True))
+        return Sample(
+            name, (hidden, weight, b, labels, weights, -100, *(options or (0.0, 0.0, 0.0)), True, True)
+        )
 
     yield case("1x1x2", 1, 1, 2)
     yield case("7x17x33", 7, 17, 33)
@@ -154,7 +169,13 @@ class _WithGradients(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, scale: Tensor, *options: Any
+        ctx: Any,
+        hidden: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        labels: Tensor,
+        scale: Tensor,
+        *options: Any,
     ) -> Tensor:
         need_hidden, need_weight = ctx.needs_input_grad[:2]
         loss, _, *gradients = OP.forward(
@@ -167,7 +188,8 @@ class _WithGradients(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, upstream: Tensor) -> Any:
         gradients = [
-            (g * upstream).to(g.dtype) if need else None for g, need in zip(ctx.saved_tensors, ctx.needs_input_grad)
+            (g * upstream).to(g.dtype) if need else None
+            for g, need in zip(ctx.saved_tensors, ctx.needs_input_grad)
         ]
         return *gradients, None, None, None, None, None, None
 

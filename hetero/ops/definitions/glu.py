@@ -1,8 +1,8 @@
 """Gated activations of feed-forward blocks: ``swiglu`` and ``geglu``.
 
-``swiglu = silu(a) b``; ``da = g b s (1 + a (1 - s))`` with ``s = sigmoid(a)``, ``db = g silu(a)``. ``geglu = gelu(a) b``
-with the exact ``gelu(a) = a Phi(a)`` or the tanh form ``a/2 (1 + tanh(sqrt(2/pi) (a + 0.044715 a^3)))``: two
-different ops, chosen as in ``torch.nn.functional.gelu``. The inputs are saved and the activation recomputed.
+``swiglu = silu(a) b``; ``da = g b s (1 + a (1 - s))`` with ``s = sigmoid(a)``, ``db = g silu(a)``.
+``geglu = gelu(a) b`` with the exact ``gelu(a) = a Phi(a)`` or the tanh form
+``a/2 (1 + tanh(sqrt(2/pi) (a + 0.044715 a^3)))``: two different ops, chosen as in ``torch.nn.functional.gelu``. The inputs are saved and the activation recomputed.
 Source: Shazeer 2020, arXiv:2002.05202; Hendrycks and Gimpel 2016, arXiv:1606.08415.
 """
 
@@ -18,8 +18,8 @@ from torch.nn import functional as F
 
 from hetero.errors import OpError
 from hetero.ops.definitions import shapes
-from hetero.ops.library import declare
 from hetero.ops.definitions.precision import wide
+from hetero.ops.library import declare
 from hetero.ops.spec import Cost, Op, Pass, Sample
 
 APPROXIMATIONS = ("none", "tanh")
@@ -33,7 +33,9 @@ def _check(name: str, gate: Tensor, up: Tensor) -> None:
         )
 
 
-def _pairs(device: torch.device, dtype: torch.dtype, generator: torch.Generator) -> Iterator[tuple[str, Tensor, Tensor]]:
+def _pairs(
+    device: torch.device, dtype: torch.dtype, generator: torch.Generator
+) -> Iterator[tuple[str, Tensor, Tensor]]:
     def draw(*shape: int, scale: float = 1.0) -> Tensor:
         return shapes.normal(shape, device, dtype, generator, scale)
 
@@ -123,7 +125,9 @@ def _geglu_backward(g_y: Tensor, gate: Tensor, up: Tensor, approximate: str) -> 
         # tanh is flat before a^2 overflows: the product there is 0 * inf, and its limit is 0.
         slope = torch.where(t.abs() == 1, 0.5 * (1 + t), slope)
     else:
-        slope = 0.5 * (1 + torch.erf(a * math.sqrt(0.5))) + a * torch.exp(-0.5 * a * a) / math.sqrt(2 * math.pi)
+        slope = 0.5 * (1 + torch.erf(a * math.sqrt(0.5))) + a * torch.exp(-0.5 * a * a) / math.sqrt(
+            2 * math.pi
+        )
     d_gate, d_up = g * b * slope, g * F.gelu(a, approximate=approximate)
     return d_gate.to(gate.dtype).contiguous(), d_up.to(up.dtype).contiguous()
 

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from hetero.errors import OpError
 from hetero.ops.definitions import shapes
-from hetero.ops.library import declare
 from hetero.ops.definitions.precision import wide
+from hetero.ops.library import declare
 from hetero.ops.spec import Cost, Op, Pass, Sample
 
 
@@ -71,7 +71,9 @@ def _prepare(
     x: Tensor, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
 ) -> tuple[Any, ...]:
     if not x.is_floating_point() or x.dim() == 0:
-        raise OpError(f"layer_norm: x must be a floating-point tensor [..., hidden], got {x.dtype} {tuple(x.shape)}")
+        raise OpError(
+            f"layer_norm: x must be a floating-point tensor [..., hidden], got {x.dtype} {tuple(x.shape)}"
+        )
     for name, p in (("weight", weight), ("bias", bias)):
         if p is not None and tuple(p.shape) != (x.shape[-1],):
             raise OpError(f"layer_norm: {name} has shape {tuple(p.shape)}, expected ({x.shape[-1]},)")
@@ -120,7 +122,9 @@ OP = declare(
 )
 
 
-def layer_norm(x: Tensor, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5) -> Tensor:
+def layer_norm(
+    x: Tensor, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
+) -> Tensor:
     """Layer normalisation over the last dimension.
 
     Args:

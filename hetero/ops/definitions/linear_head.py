@@ -29,10 +29,14 @@ def logits_of(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 class Gradients:
     """Collects the gradients of a linear layer over chunks of its logits' gradient, in at least float32."""
 
-    def __init__(self, hidden: Tensor, weight: Tensor, bias: Tensor | None, need_hidden: bool, need_weight: bool) -> None:
+    def __init__(
+        self, hidden: Tensor, weight: Tensor, bias: Tensor | None, need_hidden: bool, need_weight: bool
+    ) -> None:
         self.hidden, self.weight, self.bias = hidden, weight, bias
         acc = wide_dtype(weight.dtype)
-        self.d_hidden = torch.zeros_like(hidden, memory_format=torch.contiguous_format) if need_hidden else None
+        self.d_hidden = (
+            torch.zeros_like(hidden, memory_format=torch.contiguous_format) if need_hidden else None
+        )
         self.d_weight = weight.new_zeros(weight.shape, dtype=acc) if need_weight else None
         self.d_bias = bias.new_zeros(bias.shape, dtype=acc) if need_weight and bias is not None else None
 
@@ -71,15 +75,22 @@ def prepare(
     name: str, hidden: Tensor, weight: Tensor, labels: Tensor, bias: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     """Check the operands; return ``hidden`` as [N, H] and ``labels`` as [N]."""
-    if weight.dim() != 2 or hidden.dim() == 0 or hidden.shape[-1] != weight.shape[1] or hidden.dtype != weight.dtype:
+    if (
+        weight.dim() != 2
+        or hidden.dim() == 0
+        or hidden.shape[-1] != weight.shape[1]
+        or hidden.dtype != weight.dtype
+    ):
         raise OpError(
-            f"{name}: hidden {hidden.dtype} {tuple(hidden.shape)} and weight {weight.dtype} {tuple(weight.shape)} do not "
-            "fit; they are [..., hidden] and [classes, hidden] in one dtype"
+            f"{name}: hidden {hidden.dtype} {tuple(hidden.shape)} and weight {weight.dtype} {tuple(weight.shape)} do "
+            "not fit; they are [..., hidden] and [classes, hidden] in one dtype"
         )
     if labels.shape != hidden.shape[:-1] or labels.dtype != torch.int64:
         raise OpError(
             f"{name}: labels must be int64 {tuple(hidden.shape[:-1])}, got {labels.dtype} {tuple(labels.shape)}"
         )
     if bias is not None and (tuple(bias.shape) != (weight.shape[0],) or bias.dtype != weight.dtype):
-        raise OpError(f"{name}: bias {bias.dtype} {tuple(bias.shape)} does not fit weight {tuple(weight.shape)}")
+        raise OpError(
+            f"{name}: bias {bias.dtype} {tuple(bias.shape)} does not fit weight {tuple(weight.shape)}"
+        )
     return hidden.reshape(-1, hidden.shape[-1]), labels.reshape(-1)

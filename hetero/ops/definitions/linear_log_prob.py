@@ -1,8 +1,8 @@
 """Log-probability of the chosen token and entropy of the distribution, without ever holding all logits.
 
-With ``z = softcapped(hidden weight^T + bias) / T``: ``logp = z_y - lse(z)`` and ``H = lse - sum p z``. Backward makes the
-logits again, one chunk of tokens at a time: ``dz = g_logp (1[v = y] - p) - g_H p (log p + H)``, divided by ``T`` and
-times ``1 - (z T / c)^2`` when capped. Ignored rows give 0 for both. This is the op of policy losses: one pass gives
+With ``z = softcapped(hidden weight^T + bias) / T``: ``logp = z_y - lse(z)`` and ``H = lse - sum p z``. Backward makes
+the logits again, one chunk of tokens at a time: ``dz = g_logp (1[v = y] - p) - g_H p (log p + H)``, divided by
+``T`` and times ``1 - (z T / c)^2`` when capped. Ignored rows give 0 for both. This is the op of policy losses: one pass gives
 what DPO, GRPO and their metrics need.
 """
 
@@ -17,8 +17,8 @@ from torch import Tensor
 from hetero.errors import OpError
 from hetero.ops.definitions import cross_entropy as ce
 from hetero.ops.definitions import linear_head, shapes
-from hetero.ops.library import declare
 from hetero.ops.definitions.precision import wide_dtype
+from hetero.ops.library import declare
 from hetero.ops.spec import Cost, Op, Pass, Sample
 
 
@@ -59,7 +59,9 @@ def _backward(
     return gradients.take()
 
 
-def _fake_forward(hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, *_: Any) -> tuple[Tensor, ...]:
+def _fake_forward(
+    hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, *_: Any
+) -> tuple[Tensor, ...]:
     return tuple(hidden.new_empty(labels.shape, dtype=wide_dtype(hidden.dtype)) for _ in range(3))
 
 
@@ -91,7 +93,9 @@ def _samples(device: torch.device, dtype: torch.dtype, generator: torch.Generato
         hidden = shapes.normal((n, h), device, dtype, generator)
         weight = shapes.normal((v, h), device, dtype, generator, scale=h**-0.5 * 2)
         b = shapes.normal((v,), device, dtype, generator) if bias else None
-        return Sample(name, (hidden, weight, b, shapes.labels_for(n, v, device, generator, -100), *options, -100))
+        return Sample(
+            name, (hidden, weight, b, shapes.labels_for(n, v, device, generator, -100), *options, -100)
+        )
 
     yield case("1x1x2", 1, 1, 2, 1.0, 0.0)
     yield case("7x17x33", 7, 17, 33, 1.0, 0.0)
@@ -128,7 +132,9 @@ OP = declare(
         public=2,
         prepare=_prepare,
         samples=_samples,
-        cost=lambda hidden, weight, *_: Cost(2 * hidden.shape[0] * weight.numel(), hidden.nbytes + weight.nbytes),
+        cost=lambda hidden, weight, *_: Cost(
+            2 * hidden.shape[0] * weight.numel(), hidden.nbytes + weight.nbytes
+        ),
         backward_cost=lambda g, h, hidden, weight, *_: Cost(
             6 * hidden.shape[0] * weight.numel(), 2 * hidden.nbytes + 3 * weight.nbytes
         ),

@@ -16,8 +16,8 @@ from torch import Tensor
 
 from hetero.errors import OpError
 from hetero.ops.definitions import shapes
-from hetero.ops.library import declare
 from hetero.ops.definitions.precision import wide
+from hetero.ops.library import declare
 from hetero.ops.spec import Cost, Op, Pass, Sample
 
 CASTINGS = ("llama", "gemma")
@@ -32,7 +32,9 @@ def scaled(normed: Tensor, weight: Tensor | None, offset: float, casting: str, d
     return (normed * (weight.to(normed.dtype) + offset)).to(dtype)
 
 
-def forward(x: Tensor, weight: Tensor | None, eps: float, offset: float, casting: str) -> tuple[Tensor, Tensor]:
+def forward(
+    x: Tensor, weight: Tensor | None, eps: float, offset: float, casting: str
+) -> tuple[Tensor, Tensor]:
     """The reference."""
     x_wide = wide(x)
     rstd = torch.rsqrt(x_wide.square().mean(-1) + eps)
@@ -53,7 +55,9 @@ def backward(
     return d_x.to(x.dtype).contiguous(), d_weight.to(weight.dtype)
 
 
-def _fake_forward(x: Tensor, weight: Tensor | None, eps: float, offset: float, casting: str) -> tuple[Tensor, Tensor]:
+def _fake_forward(
+    x: Tensor, weight: Tensor | None, eps: float, offset: float, casting: str
+) -> tuple[Tensor, Tensor]:
     return x.new_empty(x.shape), x.new_empty(x.shape[:-1], dtype=wide(x).dtype)
 
 
@@ -66,9 +70,13 @@ def _fake_backward(
 def check(name: str, x: Tensor, weight: Tensor | None, casting: str) -> None:
     """Refuse what no implementation could make sense of."""
     if not x.is_floating_point() or x.dim() == 0:
-        raise OpError(f"{name}: x must be a floating-point tensor [..., hidden], got {x.dtype} {tuple(x.shape)}")
+        raise OpError(
+            f"{name}: x must be a floating-point tensor [..., hidden], got {x.dtype} {tuple(x.shape)}"
+        )
     if weight is not None and tuple(weight.shape) != (x.shape[-1],):
-        raise OpError(f"{name}: weight has shape {tuple(weight.shape)}, expected ({x.shape[-1]},) from x {tuple(x.shape)}")
+        raise OpError(
+            f"{name}: weight has shape {tuple(weight.shape)}, expected ({x.shape[-1]},) from x {tuple(x.shape)}"
+        )
     if casting not in CASTINGS:
         raise OpError(f"{name}: casting={casting!r} is not one of {CASTINGS}")
 
@@ -88,13 +96,19 @@ def _samples(device: torch.device, dtype: torch.dtype, generator: torch.Generato
         yield Sample(f"gemma {rows}x{width}", (x, weight, 1e-6, 1.0, "gemma"))
     x = shapes.normal((2, 3, 96), device, dtype, generator)
     yield Sample("no weight", (x, None, 1e-5, 0.0, "llama"))
-    yield Sample("strided", (shapes.strided(x), shapes.normal((96,), device, dtype, generator), 1e-6, 0.0, "llama"))
-    yield Sample("transposed", (x.transpose(0, 1), shapes.normal((96,), device, dtype, generator), 1e-6, 0.0, "gemma"))
+    yield Sample(
+        "strided", (shapes.strided(x), shapes.normal((96,), device, dtype, generator), 1e-6, 0.0, "llama")
+    )
+    yield Sample(
+        "transposed", (x.transpose(0, 1), shapes.normal((96,), device, dtype, generator), 1e-6, 0.0, "gemma")
+    )
     huge = shapes.normal((4, 65), device, dtype, generator, scale=1e4)
     yield Sample("huge", (huge, shapes.normal((65,), device, dtype, generator), 1e-6, 0.0, "llama"))
     tiny = shapes.normal((4, 65), device, dtype, generator, scale=1e-6)
     yield Sample("tiny", (tiny, shapes.normal((65,), device, dtype, generator), 1e-6, 0.0, "llama"))
-    yield Sample("zeros", (torch.zeros_like(huge), shapes.normal((65,), device, dtype, generator), 1e-6, 0.0, "llama"))
+    yield Sample(
+        "zeros", (torch.zeros_like(huge), shapes.normal((65,), device, dtype, generator), 1e-6, 0.0, "llama")
+    )
     if dtype != torch.float32:
         weight = shapes.normal((96,), device, torch.float32, generator)
         yield Sample("float32 weight", (x, weight, 1e-6, 0.0, "llama"))

@@ -17,8 +17,8 @@ from torch import Tensor
 
 from hetero.errors import OpError
 from hetero.ops.definitions import shapes
-from hetero.ops.library import declare
 from hetero.ops.definitions.precision import wide
+from hetero.ops.library import declare
 from hetero.ops.spec import Cost, Op, Pass, Sample
 
 
@@ -51,7 +51,13 @@ def _fake(q: Tensor, k: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
 
 
 def _rope_backward(
-    g_q: Tensor, g_k: Tensor, cos: Tensor, sin: Tensor, positions: Tensor | None, interleaved: bool, inverse: bool
+    g_q: Tensor,
+    g_k: Tensor,
+    cos: Tensor,
+    sin: Tensor,
+    positions: Tensor | None,
+    interleaved: bool,
+    inverse: bool,
 ) -> tuple[Tensor, Tensor]:
     return _rope(g_q, g_k, cos, sin, positions, interleaved, not inverse)
 
@@ -72,14 +78,18 @@ def _prepare(
     unsqueeze_dim: int = 1,
 ) -> tuple[Any, ...]:
     if unsqueeze_dim not in (1, 2):
-        _fail(f"unsqueeze_dim={unsqueeze_dim}: 1 is [batch, heads, tokens, dim], 2 is [batch, tokens, heads, dim]")
+        _fail(
+            f"unsqueeze_dim={unsqueeze_dim}: 1 is [batch, heads, tokens, dim], 2 is [batch, tokens, heads, dim]"
+        )
     if q.dim() != 4 or k.dim() != 4:
         _fail(f"q and k must have four dimensions, got {tuple(q.shape)} and {tuple(k.shape)}")
     if unsqueeze_dim == 1:
         q, k = q.transpose(1, 2), k.transpose(1, 2)
     batch, tokens, _, dim = q.shape
     if k.shape[:2] != q.shape[:2] or k.shape[-1] != dim or k.dtype != q.dtype:
-        _fail(f"q {q.dtype} {tuple(q.shape)} and k {k.dtype} {tuple(k.shape)} (batch, tokens, heads, dim) do not fit")
+        _fail(
+            f"q {q.dtype} {tuple(q.shape)} and k {k.dtype} {tuple(k.shape)} (batch, tokens, heads, dim) do not fit"
+        )
     width = cos.shape[-1]
     turning = width if rotary_dim is None else rotary_dim
     if cos.shape != sin.shape or turning not in (width, 2 * width) or turning % 2 or turning > dim:
@@ -102,7 +112,9 @@ def _prepare(
         if cos.dim() == 2:
             cos, sin = cos[None], sin[None]
         if cos.dim() != 3 or cos.shape[0] not in (1, batch) or cos.shape[1] != tokens:
-            _fail(f"without positions the tables must be [{batch} or 1, {tokens}, …]; cos is {tuple(cos.shape)}")
+            _fail(
+                f"without positions the tables must be [{batch} or 1, {tokens}, …]; cos is {tuple(cos.shape)}"
+            )
     return q, k, cos, sin, positions, interleaved, False
 
 
@@ -117,7 +129,12 @@ def _samples(device: torch.device, dtype: torch.dtype, generator: torch.Generato
 
     for interleaved in (False, True):
         style = "interleaved" if interleaved else "half"
-        for b, t, hq, hk, d, r in ((1, 1, 1, 1, 2, 2), (2, 5, 3, 1, 16, 16), (1, 7, 4, 2, 20, 10), (2, 0, 2, 2, 8, 8)):
+        for b, t, hq, hk, d, r in (
+            (1, 1, 1, 1, 2, 2),
+            (2, 5, 3, 1, 16, 16),
+            (1, 7, 4, 2, 20, 10),
+            (2, 0, 2, 2, 8, 8),
+        ):
             cos, sin = _tables(32, r // 2, device)
             at = torch.randint(0, 32, (b, t), generator=generator).to(device)
             yield Sample(
@@ -126,11 +143,14 @@ def _samples(device: torch.device, dtype: torch.dtype, generator: torch.Generato
             )
         cos, sin = (t.to(dtype)[None] for t in _tables(9, 32, device))
         heads_first = draw(2, 4, 9, 64).transpose(1, 2), draw(2, 2, 9, 64).transpose(1, 2)
-        yield Sample(f"{style} heads first, tables per token", (*heads_first, cos, sin, None, interleaved, False))
+        yield Sample(
+            f"{style} heads first, tables per token", (*heads_first, cos, sin, None, interleaved, False)
+        )
         yield Sample(
             f"{style} tables per row",
-            (draw(2, 9, 4, 64, scale=1e3), draw(2, 9, 4, 64), cos.repeat(2, 1, 1), sin.repeat(2, 1, 1), None, interleaved, False),
-        )
+            (draw(2, 9, 4, 64, scale=1e3), draw(2, 9, 4, 64), *(t.repeat(2, 1, 1) for t in (cos, sin)), None,
+             interleaved, False),
+        )  # fmt: skip
 
 
 _FLAGS = ("interleaved", "inverse")
@@ -195,7 +215,14 @@ def rope(
     """
     q_out, k_out = OP.apply(
         *_prepare(
-            q, k, cos, sin, positions, interleaved=interleaved, rotary_dim=rotary_dim, unsqueeze_dim=unsqueeze_dim
+            q,
+            k,
+            cos,
+            sin,
+            positions,
+            interleaved=interleaved,
+            rotary_dim=rotary_dim,
+            unsqueeze_dim=unsqueeze_dim,
         )
     )
     return (q_out.transpose(1, 2), k_out.transpose(1, 2)) if unsqueeze_dim == 1 else (q_out, k_out)

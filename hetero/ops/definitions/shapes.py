@@ -10,7 +10,11 @@ ROWS = ((1, 1), (3, 7), (5, 17), (4, 64), (2, 1000), (7, 1023), (33, 128), (0, 1
 
 
 def normal(
-    shape: tuple[int, ...], device: torch.device, dtype: torch.dtype, generator: torch.Generator, scale: float = 1.0
+    shape: tuple[int, ...],
+    device: torch.device,
+    dtype: torch.dtype,
+    generator: torch.Generator,
+    scale: float = 1.0,
 ) -> Tensor:
     """Normal values times ``scale``, drawn on the CPU so that every device gets the same."""
     drawn = torch.randn(shape, generator=generator, dtype=torch.float64)
@@ -25,7 +29,12 @@ def strided(x: Tensor) -> Tensor:
 
 
 def labels_for(
-    rows: int, classes: int, device: torch.device, generator: torch.Generator, ignore_index: int, ignored: float = 0.3
+    rows: int,
+    classes: int,
+    device: torch.device,
+    generator: torch.Generator,
+    ignore_index: int,
+    ignored: float = 0.3,
 ) -> Tensor:
     """Random labels, about ``ignored`` of them ``ignore_index``."""
     labels = torch.randint(0, classes, (rows,), generator=generator)
