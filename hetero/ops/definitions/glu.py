@@ -1,9 +1,9 @@
 """Gated activations of feed-forward blocks: ``swiglu`` and ``geglu``.
 
-``swiglu = silu(a) b``; ``da = g b s (1 + a (1 - s))`` with ``s = sigmoid(a)``, ``db = g silu(a)``.
-``geglu = gelu(a) b`` with the exact ``gelu(a) = a Phi(a)`` or the tanh form
-``a/2 (1 + tanh(sqrt(2/pi) (a + 0.044715 a^3)))``: two different ops, chosen as in ``torch.nn.functional.gelu``. The inputs are saved and the activation recomputed.
-Source: Shazeer 2020, arXiv:2002.05202; Hendrycks and Gimpel 2016, arXiv:1606.08415.
+``swiglu = silu(a) b``; ``da = g b s (1 + a (1 - s))`` with ``s = sigmoid(a)``, ``db = g silu(a)``. ``geglu =
+gelu(a) b`` with the exact ``gelu(a) = a Phi(a)`` or the tanh form ``a/2 (1 + tanh(sqrt(2/pi) (a + 0.044715
+a^3)))``: two different ops, chosen as in ``torch.nn.functional.gelu``. The inputs are saved and the activation
+recomputed. Source: Shazeer 2020, arXiv:2002.05202; Hendrycks and Gimpel 2016, arXiv:1606.08415.
 """
 
 from __future__ import annotations

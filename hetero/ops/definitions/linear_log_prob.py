@@ -1,9 +1,9 @@
 """Log-probability of the chosen token and entropy of the distribution, without ever holding all logits.
 
-With ``z = softcapped(hidden weight^T + bias) / T``: ``logp = z_y - lse(z)`` and ``H = lse - sum p z``. Backward makes
-the logits again, one chunk of tokens at a time: ``dz = g_logp (1[v = y] - p) - g_H p (log p + H)``, divided by
-``T`` and times ``1 - (z T / c)^2`` when capped. Ignored rows give 0 for both. This is the op of policy losses: one pass gives
-what DPO, GRPO and their metrics need.
+With ``z = softcapped(hidden weight^T + bias) / T``: ``logp = z_y - lse(z)`` and ``H = lse - sum p z``. Backward
+makes the logits again, one chunk of tokens at a time: ``dz = g_logp (1[v = y] - p) - g_H p (log p + H)``,
+divided by ``T`` and times ``1 - (z T / c)^2`` when capped. Ignored rows give 0 for both. This is the op of
+policy losses: one pass gives what DPO, GRPO and their metrics need.
 """
 
 from __future__ import annotations
