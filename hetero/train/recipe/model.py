@@ -49,6 +49,12 @@ class Recipe(BaseModel):
     resume_from_checkpoint: Flag | str | None = _key(
         "Run", None, "`true` continues from the newest intact checkpoint in `output_dir`; a path names one."
     )
+    resume_allow_changes: Names | None = _key(
+        "Run",
+        None,
+        "Keys that may differ from the checkpoint's when resuming; also `data`, `op_policy`, or `all`.",
+        examples=[["learning_rate", "data"]],
+    )
     seed: Whole = _key("Run", 42, "Seed of data order, dropout, NEFTune and new weights.", ge=0)
     device: str | None = _key(
         "Run", None, "`cpu`, `cuda`, `ascend`, `metax:1` ...; the best one found when left out."

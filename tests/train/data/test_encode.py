@@ -99,12 +99,14 @@ def test_multibyte_text_keeps_the_whole_answer(encode, tokenizer):
     assert tokenizer.decode(trained) == "三🙂<|im_end|>"
 
 
-def with_bos(template=None):
+def with_bos(template=None, single="<s> $A"):
     """A tokenizer of words that puts <s> in front, as Llama's does."""
     vocab = {"<s>": 0, "</s>": 1, "<unk>": 2, "a": 3, "b": 4, "user": 5}
     core = Tokenizer(models.WordLevel(vocab, unk_token="<unk>"))
     core.pre_tokenizer = pre_tokenizers.Whitespace()
-    core.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 0)])
+    core.post_processor = processors.TemplateProcessing(
+        single=single, special_tokens=[("<s>", 0), ("</s>", 1)]
+    )
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_object=core, bos_token="<s>", eos_token="</s>", unk_token="<unk>"
     )
@@ -118,6 +120,29 @@ def test_beginning_token_once(encode):
     assert encode(Plain("a b"), tokenizer)[0] == [0, 3, 4, 1]
     assert encode(Plain("<s> a b </s>"), tokenizer)[0] == [0, 3, 4, 1]
     assert encode(Plain("a b", "a"), tokenizer)[:2] == ([0, 3, 4, 1], [IGNORE, IGNORE, 4, 1])
+
+
+def test_beginning_token_once_in_masked_conversations(encode):
+    tokenizer = with_bos(
+        "{{ bos_token }}{% for m in messages %}{% if m.role == 'assistant' %}"
+        "{% generation %} {{ m.content }} {{ eos_token }}{% endgeneration %}"
+        "{% else %} {{ m.content }}{% endif %}{% endfor %}"
+    )
+    turns = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
+    expected = ([0, 3, 4, 1], [IGNORE, IGNORE, 4, 1], False)
+    assert encode(Chat(turns), tokenizer, assistant_only_loss=True) == expected
+
+
+def test_tokenizer_that_adds_the_end_token_itself(encode):
+    tokenizer = with_bos(single="<s> $A </s>")
+    assert encode(Plain("a b"), tokenizer)[0] == encode(Plain("a b </s>"), tokenizer)[0] == [0, 3, 4, 1]
+    assert encode(Plain("a b", "a"), tokenizer)[1] == [IGNORE, IGNORE, 4, 1]
+
+
+def test_assistant_turns_of_a_prompt_are_not_trained_on(encode, tokenizer):
+    _, labels, _ = encode(Chat(MANY, prompt_turns=5), assistant_only_loss=True)
+    trained = [label for label in labels if label != IGNORE]
+    assert tokenizer.decode(trained) == MANY[5]["content"] + "<|im_end|>"
 
 
 def test_stop_token_outside_the_mask_is_noticed(encode, tokenizer):

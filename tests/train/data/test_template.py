@@ -56,6 +56,11 @@ def test_what_the_generation_prompt_supplies_is_left_out(spans):
     assert spans(THINKING, row, enable_thinking=True) == ["a<|im_end|>"]
 
 
+def test_content_that_the_template_rewrites(spans):
+    loud = PLAIN.replace("message['content']", "message['content'] | upper")
+    assert spans(loud, chat("q", "yes", "q", "no")) == ["YES<|im_end|>", "NO<|im_end|>"]
+
+
 def test_conversation_that_the_assistant_begins(spans):
     turns = [{"role": "assistant", "content": "Hello!"}, {"role": "user", "content": "hi"}]
     assert spans(PLAIN, Chat(turns)) == ["Hello!<|im_end|>"]
