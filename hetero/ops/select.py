@@ -39,9 +39,9 @@ class Decision:
     policy: str
 
     def why(self) -> str:
-        """The reason that the first implementation passed over was passed over; "" if none was."""
+        """Why the first implementation passed over was, in short ("cpp: unproven"); "" if none was."""
         first = self.trail[0]
-        return "" if first.impl is self.impl else f"{first.impl.name}: {first.reason}"
+        return "" if first.impl is self.impl else f"{first.impl.name}: {first.reason.partition(':')[0]}"
 
 
 def decide(facts: Facts, direction: str) -> Decision:
