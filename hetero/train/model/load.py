@@ -77,7 +77,10 @@ def _load_builtin(name: str, dtype: torch.dtype, recipe: Any) -> tuple[Any, Any]
         model.set_attn_implementation(recipe.attn_implementation)
     except (ValueError, ImportError, OSError, RuntimeError) as error:
         raise ModelError(f"attn_implementation {recipe.attn_implementation!r}: {error}") from error
-    return model.to(dtype=dtype), tokenizer
+    for parameter in model.parameters():
+        # Parameters alone, as `from_pretrained` does: rotary frequencies stay float32 in a model of any dtype.
+        parameter.data = parameter.data.to(dtype)
+    return model, tokenizer
 
 
 def _load_pretrained(name: str, dtype: torch.dtype, recipe: Any) -> tuple[Any, Any]:

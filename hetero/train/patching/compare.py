@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from hetero.train.patching.kind import Refused
 
@@ -17,6 +17,11 @@ DTYPES = (torch.float32, torch.bfloat16)
 # they part by what exp, tanh or a sum in another order cost; in bf16 by intermediates that one side rounds
 # and the other does not (at most three of them in a row: rotary's two products and their sum).
 _ULPS = 8
+
+
+def device_of(module: nn.Module) -> torch.device | None:
+    """Where the module's parameters are; None when it has none."""
+    return next((parameter.device for parameter in module.parameters()), None)
 
 
 def random(*shape: int, like: Tensor, dtype: torch.dtype) -> Tensor:

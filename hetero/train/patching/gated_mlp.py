@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from hetero import ops
-from hetero.train.patching.compare import DTYPES, random, require, values_and_gradients
+from hetero.train.patching.compare import DTYPES, device_of, random, require, values_and_gradients
 from hetero.train.patching.kind import Refused, Swap
 from hetero.train.patching.swap import Swapped, stand_in
 
@@ -71,7 +71,7 @@ class GatedMLPs:
             return None
         activation = _activation(module)
         kind = type(activation) if isinstance(activation, nn.Module) else activation
-        return type(module), kind, frozenset(names), next(module.parameters()).device
+        return type(module), kind, frozenset(names), device_of(module)
 
     def check(self, module: nn.Module, model: nn.Module) -> Swap:
         if module._parameters:

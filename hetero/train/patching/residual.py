@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from hetero import ops
-from hetero.train.patching.compare import DTYPES, random, require, values_and_gradients
+from hetero.train.patching.compare import DTYPES, device_of, random, require, values_and_gradients
 from hetero.train.patching.kind import Refused, Swap
 from hetero.train.patching.norms import RMSNorm
 from hetero.train.patching.swap import Swapped, stand_in
@@ -72,7 +72,7 @@ class Residuals:
             return None
         dropout = tuple(child.p for child in children.values() if isinstance(child, nn.Dropout))
         kinds = tuple((name, type(child)) for name, child in children.items())
-        return type(module), kinds, dropout, next(module.parameters()).device
+        return type(module), kinds, dropout, device_of(module)
 
     def check(self, module: nn.Module, model: nn.Module) -> Swap:
         children = dict(module.named_children())

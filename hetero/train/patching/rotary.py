@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from hetero import ops
-from hetero.train.patching.compare import DTYPES, random, require, values_and_gradients
+from hetero.train.patching.compare import DTYPES, device_of, random, require, values_and_gradients
 from hetero.train.patching.kind import Refused, Swap
 from hetero.train.patching.swap import Swapped
 
@@ -91,7 +91,7 @@ class Rotary:
         code = getattr(inspect.unwrap(type(module).forward), "__code__", None)
         if code is None or FUNCTION not in code.co_names:
             return None
-        return type(module), next(module.parameters()).device
+        return type(module), device_of(module)
 
     def check(self, module: nn.Module, model: nn.Module) -> Swap:
         apply = inspect.unwrap(type(module).forward).__globals__.get(FUNCTION)
