@@ -23,7 +23,9 @@ def test_truncated_weights_are_named(model_folder, kept):
         check_folder(model_folder)
 
 
-@pytest.mark.parametrize("bad", [b"\xff" * 64, b"\x02" + b"\0" * 7 + b"[]", b"\x08" + b"\0" * 7 + b'{"a": 1}'])
+@pytest.mark.parametrize(
+    "bad", [b"\xff" * 64, b"\x02" + b"\0" * 7 + b"[]", b"\x08" + b"\0" * 7 + b'{"a": 1}']
+)
 def test_overwritten_header_is_named(model_folder, bad):
     (model_folder / "model.safetensors").write_bytes(bad)
     with pytest.raises(ModelError, match=r"model\.safetensors is damaged"):

@@ -25,7 +25,11 @@ def test_all_linear_layers_but_the_head(model):
     ids = torch.arange(8)[None]
     expected = model(ids).logits
     wrapped = add_lora(model, r=4, alpha=8)
-    adapted = {name.split(".lora_A")[0].rsplit(".", 1)[1] for name, _ in wrapped.named_parameters() if "lora_A" in name}
+    adapted = {
+        name.split(".lora_A")[0].rsplit(".", 1)[1]
+        for name, _ in wrapped.named_parameters()
+        if "lora_A" in name
+    }
     assert adapted == {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}
     assert torch.equal(wrapped(ids).logits, expected)  # B starts at zero
     # r * (inputs + outputs) of each layer: q and o 32x32, k and v 32x16, gate, up and down 32x96
@@ -40,7 +44,9 @@ def test_adapters_have_the_dtype_of_the_base(model):
 
 def test_initialisation_depends_on_its_seed_only():
     def adapters(seed):
-        model = add_lora(tiny_model(tiny_tokenizer(), hidden=32), target_modules=["q_proj", "v_proj"], seed=seed)
+        model = add_lora(
+            tiny_model(tiny_tokenizer(), hidden=32), target_modules=["q_proj", "v_proj"], seed=seed
+        )
         return [p for name, p in model.named_parameters() if "lora_A" in name]
 
     state = torch.random.get_rng_state()
@@ -51,7 +57,9 @@ def test_initialisation_depends_on_its_seed_only():
 
 
 def test_modules_trained_in_full(model):
-    wrapped = add_lora(untied(model), target_modules="q_proj, v_proj", modules_to_save=["embed_tokens", "norm"])
+    wrapped = add_lora(
+        untied(model), target_modules="q_proj, v_proj", modules_to_save=["embed_tokens", "norm"]
+    )
     trained = {name for name, p in wrapped.named_parameters() if p.requires_grad}
     assert any("embed_tokens.modules_to_save" in name for name in trained)
     assert any("norm.modules_to_save" in name for name in trained)

@@ -62,7 +62,9 @@ def source(tmp_path_factory):
             values = torch.from_numpy(gguf.quants.dequantize(packed, kind))
             if heads:  # back to halves
                 rows, width = values.shape
-                values = values.reshape(heads, rows // heads // 2, 2, width).transpose(1, 2).reshape(rows, width)
+                values = (
+                    values.reshape(heads, rows // heads // 2, 2, width).transpose(1, 2).reshape(rows, width)
+                )
             expected[name] = values
         else:
             writer.add_tensor(f"{names.get_name(stem)}.{suffix}", stored)

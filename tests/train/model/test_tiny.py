@@ -50,7 +50,9 @@ def test_weights_are_the_recorded_ones(kind, seed, total, digest):
     state = torch.random.get_rng_state()
     model = tiny_model(tiny_tokenizer(), kind, seed=seed)
     assert torch.equal(torch.random.get_rng_state(), state)
-    assert sum(float(p.detach().double().abs().sum()) for p in model.parameters()) == pytest.approx(total, rel=1e-12)
+    assert sum(float(p.detach().double().abs().sum()) for p in model.parameters()) == pytest.approx(
+        total, rel=1e-12
+    )
     hashed = hashlib.sha256()
     for name, tensor in sorted(model.state_dict().items()):
         hashed.update(name.encode())

@@ -29,7 +29,9 @@ def test_end_token():
 
 def test_chat_template_from_file_and_folder(tmp_path):
     file = tmp_path / "chat_template.jinja"
-    text = "{% for m in messages %}{%- generation -%}{{ m.content }}{% endgeneration %}{% break %}{% endfor %}"
+    text = (
+        "{% for m in messages %}{%- generation -%}{{ m.content }}{% endgeneration %}{% break %}{% endfor %}"
+    )
     file.write_text("\ufeff" + text, encoding="utf-8")
     tokenizer = tiny_tokenizer()
     for path in (file, tmp_path):
