@@ -84,7 +84,10 @@ def _merged(model: Any) -> Any:
     expected = probe(model)
     merged = model.merge_and_unload()
     _compare(expected, probe(merged), "merging the adapter")
-    return merged.to(dtype)
+    for parameter in merged.parameters():
+        # Parameters alone: rotary frequencies and the like stay float32 in a model of any dtype.
+        parameter.data = parameter.data.to(dtype)
+    return merged
 
 
 def _compare(expected: torch.Tensor, got: torch.Tensor, what: str) -> None:
@@ -127,13 +130,13 @@ def _load(source: Path) -> tuple[Any, Any]:
 def _base_model(source: Path) -> Any:
     """The model that the adapter in ``source`` was trained on, with an adapter of the same shape on it."""
     import hetero
+    from hetero.train import model as models
     from hetero.train import recipe as recipes
-    from hetero.train.model import load
 
     run_dir = source.parent if files.complete(source) else source
     if not (run_dir / rundir.RECIPE).is_file():
         raise CheckpointError(f"{run_dir / rundir.RECIPE} is missing: it says which model the adapter is for")
-    model, _ = load.load(recipes.load(run_dir / rundir.RECIPE, []), hetero.device("cpu"))
+    model, _ = models.load(recipes.load(run_dir / rundir.RECIPE, []), hetero.device("cpu"))
     return model
 
 
@@ -145,4 +148,4 @@ def _load_back(folder: Path, like: Any) -> Any:
         return AutoModelForCausalLM.from_pretrained(str(folder), dtype="auto", local_files_only=True).eval()
     from peft import PeftModel
 
-    return PeftModel.from_pretrained(like.unload(), str(folder)).eval()
+    return PeftModel.from_pretrained(like.unload(), str(folder), autocast_adapter_dtype=False).eval()

@@ -90,7 +90,7 @@ class Loop:
 
     @staticmethod
     def _due(every: int | None, progress: Progress) -> bool:
-        return bool(every) and progress.step % every == 0
+        return bool(every and progress.step % every == 0)
 
     def _advance(self, progress: Progress, result: StepResult) -> None:
         progress.step += 1

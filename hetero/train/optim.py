@@ -69,7 +69,7 @@ class AdamW(torch.optim.Optimizer):
                 states = [self.state[p] for p in parameters]
                 ops.adamw(
                     parameters,
-                    [p.grad for p in parameters],
+                    [p.grad for p in parameters if p.grad is not None],
                     [s["exp_avg"] for s in states],
                     [s["exp_avg_sq"] for s in states],
                     [s["master"] for s in states] if mastered else (),

@@ -131,7 +131,11 @@ class _Run:
             tokenizer=self.tokenizer,
             optimizer=self.optimizer,
             stateful={"data": self.source, "algorithm": self.algorithm},
-            identity=Identity(recipe.model_dump(mode="json"), self.data.content_hash),
+            identity=Identity(
+                recipe.model_dump(mode="json"),
+                self.data.content_hash,
+                tuple(recipe.resume_allow_changes or ()),
+            ),
             device=self.device,
             comm=self.comm,
             keep=recipe.save_total_limit,

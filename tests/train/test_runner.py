@@ -6,15 +6,16 @@ import json
 import os
 import pickletools
 import signal
-from collections.abc import Callable
+import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import hetero
-from hetero.errors import CheckpointError, RecipeError
-from hetero.train.checkpoint import files
+from hetero.errors import CheckpointError
+from hetero.train.checkpoint import RunLock, files
 from hetero.train.metrics import jsonl
 from hetero.train.window import Stepper
 
@@ -74,19 +75,25 @@ BF16 = {"dtype": "bfloat16", "neftune_noise_alpha": 5.0}
 
 
 @pytest.mark.parametrize("keys", [FULL, LORA, BF16], ids=["full", "lora", "bf16"])
-@pytest.mark.parametrize("stop", [2, 3], ids=["mid-epoch", "epoch edge"])
-def test_resume_is_bit_for_bit(train: Train, tmp_path: Path, keys: dict[str, Any], stop: int) -> None:
+def test_resume_is_bit_for_bit(train: Train, tmp_path: Path, keys: dict[str, Any]) -> None:
     keys = {**keys, "lr_scheduler_type": "constant"}
-    train(**keys, output_dir=str(tmp_path / "whole"))
-    train(**keys, output_dir=str(tmp_path / "parts"), max_steps=stop)
-    train(**keys, output_dir=str(tmp_path / "parts"), resume_from_checkpoint=True)
-    assert _losses(tmp_path / "parts") == _losses(tmp_path / "whole")
-    assert _weights(tmp_path / "parts") == _weights(tmp_path / "whole")
-    one, other = (
-        files.read_json(tmp_path / d / "checkpoint-5" / "manifest.json") for d in ("whole", "parts")
-    )
-    same = {"optimizer.safetensors", "rank_0.json"}
-    assert {n: one["files"][n] for n in same} == {n: other["files"][n] for n in same}
+    whole = tmp_path / "whole"
+    train(**keys, output_dir=str(whole))
+    for stop in (2, 3):  # in the middle of an epoch, and at its edge
+        parts = tmp_path / f"parts-{stop}"
+        train(**keys, output_dir=str(parts), max_steps=stop)
+        train(**keys, output_dir=str(parts), resume_from_checkpoint=True)
+        assert _losses(parts) == _losses(whole)
+        assert _weights(parts) == _weights(whole)
+        one, other = (files.read_json(d / "checkpoint-5" / "manifest.json")["files"] for d in (whole, parts))
+        for name in ("optimizer.safetensors", "rank_0.json"):
+            assert one[name] == other[name], name
+
+
+def test_changes_on_resume_can_be_allowed(train: Train, tmp_path: Path) -> None:
+    train(max_steps=1)
+    result = train(learning_rate=5e-4, resume_from_checkpoint=True, resume_allow_changes=["learning_rate"])
+    assert result.metrics["learning_rate"] == pytest.approx(1e-4)
 
 
 def test_resume_from_an_older_checkpoint_rewrites_what_came_after(train: Train, tmp_path: Path) -> None:
@@ -251,8 +258,30 @@ def test_no_file_of_a_checkpoint_is_a_pickle(train: Train, tmp_path: Path) -> No
             list(pickletools.genops(path.read_bytes()))
 
 
-def test_an_unknown_reporter_is_named() -> None:
-    from hetero.train.metrics import MetricLog
+def test_a_second_run_in_the_same_directory_is_refused_at_once(train: Train, tmp_path: Path) -> None:
+    with RunLock(tmp_path / "run"), pytest.raises(CheckpointError, match="is in use by another run"):
+        train()
+    assert not (tmp_path / "run" / "recipe.yaml").exists()
+    train(max_steps=1)
 
-    with pytest.raises(RecipeError, match="report_to: 'wandb' is not known; there are: tensorboard"):
-        MetricLog.open(Path("."), ["wandb"], 1)
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 12 MiB: room for two checkpoints of the tiny model, not for three."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=12m", "tmpfs", str(disk)]
+    mounted = subprocess.run(command, capture_output=True, text=True)
+    if mounted.returncode:
+        pytest.skip(f"a small file system cannot be mounted here: {mounted.stderr.strip()}")
+    yield disk
+    subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+def test_a_really_full_disk(train: Train, small_disk: Path) -> None:
+    with pytest.raises(CheckpointError, match="could not be written: the disk is full"):
+        train(output_dir=str(small_disk / "run"), save_steps=1)
+    kept = sorted(name for name in os.listdir(small_disk / "run") if "checkpoint" in name)
+    assert kept == ["checkpoint-1", "checkpoint-2"]
+    assert files.verify(small_disk / "run" / "checkpoint-2")["step"] == 2
+    assert [step for step, _ in _losses(small_disk / "run")] == [1, 2, 3]

@@ -41,14 +41,12 @@ class MetricLog:
 
         Raises :class:`RecipeError` for a reporter that does not exist or is not installed.
         """
-        opened: list[Sink] = [*sinks, JsonlSink(run_dir)]
-        for name in report_to:
-            if name == "none":
-                continue
+        names = [name for name in report_to if name != "none"]
+        for name in names:
             if name not in _REPORTERS:
                 raise RecipeError(f"report_to: {name!r} is not known; there are: {', '.join(_REPORTERS)}")
-            opened.append(_REPORTERS[name](run_dir))
-        return cls(opened, logging_steps)
+        reporters = [_REPORTERS[name](run_dir) for name in names]
+        return cls([*sinks, *reporters, JsonlSink(run_dir)], logging_steps)
 
     def write(self, row: dict[str, Any], *, always: bool = False) -> None:
         """Pass a row on. ``always`` shows it whatever its step (an evaluation, a skipped step)."""
