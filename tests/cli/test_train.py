@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 import typer
@@ -11,7 +12,8 @@ from typer.testing import CliRunner
 from hetero.cli.train import train
 from hetero.errors import BackendError, DataError, DeviceError, RecipeError
 
-RECIPE = "recipes/tiny_sft.yaml"
+RECIPES = Path(__file__).parents[2] / "recipes"
+RECIPE = str(RECIPES / "tiny_sft.yaml")
 ROWS = "dataset_name=hetero:arithmetic?rows=50"
 
 
@@ -59,7 +61,7 @@ def test_short_run(hetero_train, tmp_path):
 @pytest.mark.parametrize(
     "arguments, error, part",
     [
-        (["recipes/none.yaml"], RecipeError, "tiny_sft.yaml"),
+        ([str(RECIPES / "none.yaml")], RecipeError, "tiny_sft.yaml"),
         ([RECIPE, "lerning_rate=1"], RecipeError, "did you mean 'learning_rate'"),
         ([RECIPE, "--device=nowhere"], (BackendError, DeviceError), "nowhere"),
         ([RECIPE, "--device=cpu", "max_length=2", "--dry-run", ROWS], DataError, "raise max_length"),

@@ -109,12 +109,13 @@ class Renderer:
     def _started(self) -> subprocess.Popen[str]:
         if self._process is None:
             self._process = subprocess.Popen(
-                [sys.executable, "-s", str(Path(__file__).with_name("render_worker.py"))],
+                [sys.executable, str(Path(__file__).with_name("render_worker.py"))],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 env={key: os.environ[key] for key in _ENVIRONMENT if key in os.environ},
                 text=True,
                 encoding="utf-8",
+                start_new_session=True,  # Ctrl-C is for us; the worker ends when its input does
             )
             assert self._process.stdin is not None
             setting = {

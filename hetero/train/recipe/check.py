@@ -15,7 +15,8 @@ BUILTIN_MODELS = ("hetero:tiny-qwen2", "hetero:tiny-llama")
 BUILTIN_DATASETS = ("hetero:arithmetic",)
 
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
-_OPS = re.compile(r"\s*[\w*]+\s*=\s*-?\s*[\w.*-]+\s*")
+# The form only; names are checked by hetero.ops, which loads torch.
+_OPS = re.compile(r"\s*[\w*]+\s*=\s*[\w.*-][\w.*\s,-]*")
 
 
 def resolve(recipe: Recipe, chosen: dict[str, Entry], path: Path, problems: list[str]) -> Recipe:
