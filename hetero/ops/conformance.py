@@ -55,10 +55,19 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 @cache
 def _proven(vendor: str) -> frozenset[tuple[str, ...]]:
-    files = [Path(str(resources.files(f"hetero.backends.{vendor}"))) / "conformance.json"] if vendor else []
-    files.append(user_file(vendor))
-    rows = [row for f in files if f.is_file() for row in read(f)]
+    rows = [row for f in (*_shipped(vendor), user_file(vendor)) if f.is_file() for row in read(f)]
     return frozenset(tuple(row[name] for name in _FIELDS) for row in rows)
+
+
+def _shipped(vendor: str) -> list[Path]:
+    """``conformance.json`` in the package of ``vendor``'s backend, wherever that is installed."""
+    from hetero.accelerator import registry
+
+    record = registry.record(vendor)
+    if record is None or record.backend is None:
+        return []
+    package = record.backend.tables or type(record.backend).__module__
+    return [Path(str(resources.files(package))) / "conformance.json"]
 
 
 def forget() -> None:
