@@ -7,9 +7,10 @@ Three rules cover all libraries:
   host.
 - A collective that the library lacks goes over the host, by gloo.
 
-``avg`` is always sum, then division: gloo in torch 2.6 returns the sum for a ``reduce_scatter`` with AVG and
-says nothing, and HCCL's is not documented. On gloo, sums and products of 16-bit floats travel in float32:
-gloo's own would round after every hop.
+``avg`` is always sum, then division: gloo in torch 2.6 has none, and HCCL's is not documented. On gloo a
+``reduce_scatter`` of min, max or product is an ``all_reduce`` of which each rank keeps its part: torch 2.6
+returns the sum there, whatever the op, and says nothing. On gloo, sums and products of 16-bit floats travel
+in float32: gloo's own would round after every hop.
 """
 
 from __future__ import annotations
@@ -103,6 +104,8 @@ class Library:
         """For every collective, how it is done."""
         how = {name: self.route(name)[1] or self.name for name in COLLECTIVES if name != "barrier"}
         how["barrier"] = "gloo, after the device has finished its work"
+        if self.on_host:
+            how["reduce_scatter"] += "; min, max and product: all_reduce, of which each rank keeps its part"
         how["op=avg"] = "sum, then division by the number of ranks"
         for name in dict.fromkeys((*_COMMON, *_WIDER)):
             dtype = getattr(torch, name, None)

@@ -18,7 +18,9 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TypeVar
 
+import torch
 import torch.distributed as dist
+from torch.torch_version import TorchVersion
 
 from hetero.comm.environment import Place
 from hetero.comm.errors import RendezvousError
@@ -162,6 +164,9 @@ def _await_listener(place: Place, deadline: float) -> None:
 
 
 def _store(place: Place, seconds: float, listener: int | None) -> Callable[[], dist.Store]:
+    # Up to torch 2.7 the libuv server cannot take over a socket.
+    libuv = listener is None or TorchVersion(torch.__version__) >= (2, 8)
+
     def open_store() -> dist.Store:
         return dist.TCPStore(
             place.address,
@@ -170,6 +175,7 @@ def _store(place: Place, seconds: float, listener: int | None) -> Callable[[], d
             timeout=timedelta(seconds=seconds),
             wait_for_workers=False,
             master_listen_fd=listener,
+            use_libuv=libuv,
         )
 
     return open_store

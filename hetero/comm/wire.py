@@ -72,7 +72,12 @@ class GroupWire:
 
     def reduce_scatter(self, out: Tensor, t: Tensor, op: str) -> None:
         def run(work: Tensor, native: Any, group: dist.ProcessGroup) -> Tensor:
-            part = work.new_empty(work.numel() // self.size)
+            count = work.numel() // self.size
+            if native != dist.ReduceOp.SUM and (self.library.on_host or group is self.control):
+                whole = work.clone()
+                dist.all_reduce(whole, op=native, group=group)
+                return whole.narrow(0, group.rank() * count, count)
+            part = work.new_empty(count)
             _reduce_scatter(part, work, op=native, group=group)
             return part
 
