@@ -66,7 +66,9 @@ def _tool(name: str, required: bool = True) -> str | None:
     except ImportError:
         found = shutil.which(name)
     else:
-        found = shutil.which(name, path=getattr(module, f"{name.upper()}_BIN_DIR", module.__dict__.get("BIN_DIR")))
+        found = shutil.which(
+            name, path=getattr(module, f"{name.upper()}_BIN_DIR", module.__dict__.get("BIN_DIR"))
+        )
         found = found or shutil.which(name)
     if found is None and required:
         raise FileNotFoundError(f"{name} was not found")

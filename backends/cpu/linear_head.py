@@ -62,7 +62,9 @@ class Kept:
 class Head:
     """Logits of chunks of ``hidden`` (rows that count only), and the gradients that follow from theirs."""
 
-    def __init__(self, hidden: Tensor, weight: Tensor, bias: Tensor | None, need_hidden: bool, need_weight: bool) -> None:
+    def __init__(
+        self, hidden: Tensor, weight: Tensor, bias: Tensor | None, need_hidden: bool, need_weight: bool
+    ) -> None:
         self.weight, self.bias, self.storage = weight, bias, hidden.dtype
         wide = hidden.dtype == torch.float32 or not native_bf16()
         self.dtype = torch.float32 if wide else hidden.dtype
@@ -108,7 +110,9 @@ class Head:
         if self.d_hidden is not None:
             d_hidden = self.d_hidden[part]
             for columns, weight in self._tiles():
-                torch.addmm(d_hidden, d_logits[:, columns], weight, beta=1 if columns.start else 0, out=d_hidden)
+                torch.addmm(
+                    d_hidden, d_logits[:, columns], weight, beta=1 if columns.start else 0, out=d_hidden
+                )
         if self.d_weight is not None:
             self._add_weight_gradient(d_logits, hidden, first=part.start == 0)
         if self.d_bias is not None:
@@ -130,7 +134,9 @@ class Head:
         return (
             none(self.weight) if self.d_hidden is None else kept.put(self.d_hidden.to(self.storage)),
             none(self.weight) if self.d_weight is None else self.d_weight.to(self.weight.dtype),
-            none(self.weight) if self.d_bias is None or self.bias is None else self.d_bias.to(self.bias.dtype),
+            none(self.weight)
+            if self.d_bias is None or self.bias is None
+            else self.d_bias.to(self.bias.dtype),
         )
 
 

@@ -9,7 +9,9 @@ from hetero.backends.cpu.native import kernels
 from hetero.backends.cpu.views import CODES, like, none, rows
 
 
-def rms_norm(x: Tensor, weight: Tensor | None, eps: float, offset: float, casting: str) -> tuple[Tensor, Tensor]:
+def rms_norm(
+    x: Tensor, weight: Tensor | None, eps: float, offset: float, casting: str
+) -> tuple[Tensor, Tensor]:
     """``(y, rstd)``."""
     y, _, rstd = _rms_norm(x, None, weight, eps, offset, casting)
     return y, rstd
@@ -27,12 +29,12 @@ def _rms_norm(
 ) -> tuple[Tensor, Tensor, Tensor]:
     xs = rows(x)
     rs = rows(residual) if residual is not None else None
-    w, w_code, keep = _weight(weight)
+    w = _weight(weight)
     y, rstd = like(x), torch.empty(x.shape[:-1])
     s = like(x) if residual is not None else none(x)
     kernels().rms_norm(
         xs.rows, xs.width, xs.address, xs.stride, rs.address if rs else 0, rs.stride if rs else 0, CODES[x.dtype],
-        w, w_code, y.data_ptr(), s.data_ptr(), rstd.data_ptr(), eps, offset, casting == "llama",
+        w.data_ptr(), CODES[w.dtype], y.data_ptr(), s.data_ptr(), rstd.data_ptr(), eps, offset, casting == "llama",
         torch.get_num_threads(),
     )  # fmt: skip
     return y, s, rstd
@@ -58,25 +60,27 @@ def _rms_norm_backward(
     xs, gs = rows(x), rows(g_y.to(x.dtype))
     more = rows(g_s.to(x.dtype)) if g_s is not None else None
     rstd = rstd.contiguous()
-    w, w_code, keep = _weight(weight)
+    w = _weight(weight)
     dx, dweight = like(x), like(weight) if weight is not None else none(x)
     kernels().rms_norm_backward(
         xs.rows, xs.width, gs.address, gs.stride, xs.address, xs.stride, more.address if more else 0,
-        more.stride if more else 0, CODES[x.dtype], w, w_code, rstd.data_ptr(), offset, dx.data_ptr(),
-        dweight.data_ptr(), torch.get_num_threads(),
+        more.stride if more else 0, CODES[x.dtype], w.data_ptr(), CODES[w.dtype], rstd.data_ptr(), offset,
+        dx.data_ptr(), dweight.data_ptr(), torch.get_num_threads(),
     )  # fmt: skip
     return dx, dweight
 
 
-def layer_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float) -> tuple[Tensor, Tensor, Tensor]:
+def layer_norm(
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
     """``(y, mean, rstd)``."""
     xs = rows(x)
     weight, bias = _same_dtype(weight, bias)
-    w, w_code, keep_w = _weight(weight)
-    b, b_code, keep_b = _weight(bias)
+    w, b = _weight(weight), _weight(bias)
     y, mean, rstd = like(x), torch.empty(x.shape[:-1]), torch.empty(x.shape[:-1])
+    code = CODES[w.dtype if weight is not None else b.dtype]
     kernels().layer_norm(
-        xs.rows, xs.width, xs.address, xs.stride, CODES[x.dtype], w, b, w_code if w else b_code, y.data_ptr(),
+        xs.rows, xs.width, xs.address, xs.stride, CODES[x.dtype], w.data_ptr(), b.data_ptr(), code, y.data_ptr(),
         mean.data_ptr(), rstd.data_ptr(), eps, torch.get_num_threads(),
     )  # fmt: skip
     return y, mean, rstd
@@ -89,26 +93,23 @@ def layer_norm_backward(
     xs, gs = rows(x), rows(g_y.to(x.dtype))
     mean, rstd = mean.contiguous(), rstd.contiguous()
     w_in, b_in = _same_dtype(weight, bias)
-    w, w_code, keep = _weight(w_in)
+    w = _weight(w_in)
     dx = like(x)
     dweight = like(w_in) if w_in is not None else none(x)
     dbias = like(b_in) if b_in is not None else none(x)
-    code = CODES[b_in.dtype] if w_in is None and b_in is not None else w_code
+    code = CODES[b_in.dtype] if w_in is None and b_in is not None else CODES[w.dtype]
     kernels().layer_norm_backward(
-        xs.rows, xs.width, gs.address, gs.stride, xs.address, xs.stride, CODES[x.dtype], w, code, mean.data_ptr(),
-        rstd.data_ptr(), dx.data_ptr(), dweight.data_ptr(), dbias.data_ptr(), torch.get_num_threads(),
+        xs.rows, xs.width, gs.address, gs.stride, xs.address, xs.stride, CODES[x.dtype], w.data_ptr(), code,
+        mean.data_ptr(), rstd.data_ptr(), dx.data_ptr(), dweight.data_ptr(), dbias.data_ptr(), torch.get_num_threads(),
     )  # fmt: skip
     if weight is not None and bias is not None:
         dweight, dbias = dweight.to(weight.dtype), dbias.to(bias.dtype)
     return dx, dweight, dbias
 
 
-def _weight(weight: Tensor | None) -> tuple[int, int, Tensor | None]:
-    """Address (0 for none), dtype code, and the tensor to keep alive while the kernel runs."""
-    if weight is None:
-        return 0, CODES[torch.float32], None
-    weight = weight.contiguous()
-    return weight.data_ptr(), CODES[weight.dtype], weight
+def _weight(weight: Tensor | None) -> Tensor:
+    """Adjacent elements; empty, whose address is 0, for none."""
+    return torch.empty(0) if weight is None else weight.contiguous()
 
 
 def _same_dtype(weight: Tensor | None, bias: Tensor | None) -> tuple[Tensor | None, Tensor | None]:

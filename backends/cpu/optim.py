@@ -15,7 +15,9 @@ def adamw(
     params: list[Tensor], grads: list[Tensor], exp_avgs: list[Tensor], exp_avg_sqs: list[Tensor], masters: list[Tensor],
     grad_scale: Tensor | None, lr: float, beta1: float, beta2: float, eps: float, weight_decay: float, step: int,
 ) -> None:  # fmt: skip
-    """One step for all tensors. A tensor's group may have any strides; unequal or gappy ones are copied and put back."""
+    """One step for all tensors, of any strides; those that differ or leave gaps are copied and put back."""
+    if not params:
+        return
     copies: list[tuple[Tensor, Tensor]] = []
     groups = []
     for i, param in enumerate(params):

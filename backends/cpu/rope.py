@@ -50,7 +50,13 @@ def rope(
 
 
 def rope_backward(
-    g_q: Tensor, g_k: Tensor, cos: Tensor, sin: Tensor, positions: Tensor | None, interleaved: bool, inverse: bool
+    g_q: Tensor,
+    g_k: Tensor,
+    cos: Tensor,
+    sin: Tensor,
+    positions: Tensor | None,
+    interleaved: bool,
+    inverse: bool,
 ) -> tuple[Tensor, Tensor]:
     """The rotation by the opposite angle."""
     return rope(g_q, g_k, cos, sin, positions, interleaved, not inverse)
@@ -61,7 +67,14 @@ def _rotate(x: Tensor, half: int, rest: tuple[int | bool, ...]) -> Tensor:
     if x.stride(3) != 1 and x.shape[3] > 1:
         x = x.contiguous()
     kernels().rope(
-        x.shape, half, x.data_ptr(), x.stride()[:3], CODES[x.dtype], *rest, y.data_ptr(), torch.get_num_threads()
+        x.shape,
+        half,
+        x.data_ptr(),
+        x.stride()[:3],
+        CODES[x.dtype],
+        *rest,
+        y.data_ptr(),
+        torch.get_num_threads(),
     )
     return y
 

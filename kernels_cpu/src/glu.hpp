@@ -23,8 +23,9 @@ HETERO_INLINE Activation activate(vfloat a) {
     // a (1 + tanh(u)) / 2 = a sigmoid(2u), 2u = c (a + k a^3); beyond 20 the sigmoid is 0 or 1 and a^3 may overflow.
     constexpr float c = 1.595769122f, k = 0.044715f;
     const vfloat near = vmin(splat(20.f), vmax(splat(-20.f), a)), square = near * near;
-    const vfloat s = vsigmoid(c * near * (1.f + k * square));
-    return {a * s, s + near * (s * (1.f - s)) * (c * (1.f + 3.f * k * square))};
+    const vfloat twice_u = c * near * (1.f + k * square), q = vexp(-twice_u);
+    const vfloat s = 1.f / (1.f + q), one_minus_s = select(twice_u > 0.f, q * s, 1.f - s);
+    return {a * s, s + near * (s * one_minus_s) * (c * (1.f + 3.f * k * square))};
   }
 }
 

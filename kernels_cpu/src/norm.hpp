@@ -48,7 +48,7 @@ inline void rms_norm_rows(const hetero_rms_norm_args& a, const float* weight, in
 
 int rms_norm(const hetero_rms_norm_args* args, int threads) {
   const hetero_rms_norm_args& a = *args;
-  Scratch weight(a.width);
+  Scratch<> weight(a.width);
   if (!weight.get()) return no_memory();
   with_type(a.weight_dtype, [&](auto w) {
     effective_weight<decltype(w)>(a.weight, a.width, a.offset, weight.get());
@@ -67,7 +67,7 @@ int rms_norm(const hetero_rms_norm_args* args, int threads) {
 
 // Column sums over many rows: rows go to `recent` and, a block of rows at a time, to `total`, which keeps the
 // rounding error of a long float32 sum small.
-constexpr int64_t kRowsPerBlock = 32;
+constexpr int64_t kRowsPerBlock = 64;
 
 inline void flush(float* recent, float* total, int64_t n) {
   for_lanes(n, [&](int64_t i, auto part, int) HETERO_BODY {
@@ -137,7 +137,7 @@ inline int norm_backward(const NormBackward& a, const void* weight, int dtype, i
                          void* dweight, void* dbias, int threads) {
   const int parts = parts_for(a.rows, a.width, threads);
   const int64_t n = a.width, stride = (kCentred ? 4 : 2) * n;
-  Scratch scratch(n + parts * stride);
+  Scratch<> scratch(n + parts * stride);
   if (!scratch.get()) return no_memory();
   float *effective = scratch.get(), *sums = effective + n;
   for (int64_t i = 0; i < parts * stride; ++i) sums[i] = 0.f;
@@ -191,7 +191,7 @@ inline void layer_norm_rows(const hetero_layer_norm_args& a, const float* weight
 
 int layer_norm(const hetero_layer_norm_args* args, int threads) {
   const hetero_layer_norm_args& a = *args;
-  Scratch scratch(2 * a.width);
+  Scratch<> scratch(2 * a.width);
   if (!scratch.get()) return no_memory();
   float *weight = scratch.get(), *bias = weight + a.width;
   with_type(a.weight_dtype, [&](auto w) {

@@ -9,7 +9,7 @@
 
 namespace {
 
-constexpr int64_t kOptimBlock = 16384;
+constexpr int64_t kOptimBlock = 16384, kShortSum = 1024;
 
 inline int64_t blocks_of(int64_t size) { return (size + kOptimBlock - 1) / kOptimBlock; }
 
@@ -84,22 +84,28 @@ int clip(const hetero_clip_args* args, int threads) {
   const hetero_clip_args& a = *args;
   int64_t blocks = 0;
   for (int64_t i = 0; i < a.count; ++i) blocks += blocks_of(a.sizes[i]);
-  Scratch squares(blocks);
-  if (!squares.get()) return no_memory();
+  Scratch<double> scratch(blocks);
+  double* squares = scratch.get();
+  if (!squares) return no_memory();
   for_blocks(a.count, a.sizes, threads, [&](int64_t t, int64_t at, int64_t size, int64_t block) {
     with_type(a.dtypes[t], [&](auto g) {
       using G = decltype(g);
       const G* grad = static_cast<const G*>(a.grads[t]) + at;
-      Sum sum;
-      for_lanes<Sum::kSlots>(size, [&](int64_t i, auto part, int slot) HETERO_BODY {
-        const vfloat v = load(grad + i, part);
-        sum.part[slot] += v * v;
-      });
-      squares.get()[block] = sum.total();
+      double total = 0;  // float32 sums stay short, so that they stay accurate
+      for (int64_t start = 0; start < size; start += kShortSum) {
+        Sum sum;
+        const int64_t n = size - start < kShortSum ? size - start : kShortSum;
+        for_lanes<Sum::kSlots>(n, [&](int64_t i, auto part, int slot) HETERO_BODY {
+          const vfloat v = load(grad + start + i, part);
+          sum.part[slot] += v * v;
+        });
+        total += sum.total();
+      }
+      squares[block] = total;
     });
   });
   double total = 0;
-  for (int64_t block = 0; block < blocks; ++block) total += squares.get()[block];
+  for (int64_t block = 0; block < blocks; ++block) total += squares[block];
   const float norm = float(std::sqrt(total));
   *a.norm = norm;
   const float factor = a.max_norm / (norm + 1e-6f);

@@ -37,16 +37,17 @@ inline void parallel(int64_t items, int parts, Body body) {
       &context);
 }
 
+template <typename T = float>
 class Scratch {
  public:
-  explicit Scratch(int64_t floats) : data_(static_cast<float*>(std::malloc(sizeof(float) * size_t(floats + 1)))) {}
+  explicit Scratch(int64_t n) : data_(static_cast<T*>(std::malloc(sizeof(T) * size_t(n + 1)))) {}
   ~Scratch() { std::free(data_); }
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
-  float* get() const { return data_; }
+  T* get() const { return data_; }
 
  private:
-  float* data_;
+  T* data_;
 };
 
 inline int no_memory() { return hetero::fail(HETERO_NO_MEMORY, "out of memory for the kernel's scratch space"); }

@@ -68,7 +68,7 @@ int rope(const hetero_rope_args* args, int threads) {
         return hetero::fail(HETERO_OUT_OF_RANGE, "token %lld: position %lld is outside the cos/sin table of %lld rows",
                             (long long)i, (long long)a.positions[i], (long long)a.table_rows);
   const int parts = parts_for(tokens, a.heads * a.dim, threads);
-  Scratch tables(parts * 4 * a.half);
+  Scratch<> tables(parts * 4 * a.half);
   if (!tables.get()) return no_memory();
   parallel(tokens, parts, [&](int64_t begin, int64_t end, int part) {
     float* table = tables.get() + part * 4 * a.half;

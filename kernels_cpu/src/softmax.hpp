@@ -19,15 +19,6 @@ struct LogitMap {
   LogitMap(float cap, float temperature)
       : softcap(cap), inverse_softcap(cap != 0.f ? 1.f / cap : 0.f), inverse_temperature(1.f / temperature) {}
   bool identity() const { return softcap == 0.f && inverse_temperature == 1.f; }
-
-  float operator()(float x) const {
-    return (softcap != 0.f ? softcap * std::tanh(x * inverse_softcap) : x) * inverse_temperature;
-  }
-  // dz/dx
-  float slope(float x) const {
-    const float t = softcap != 0.f ? std::tanh(x * inverse_softcap) : 0.f;
-    return (1.f - t * t) * inverse_temperature;
-  }
 };
 
 struct Mapped {
@@ -41,6 +32,14 @@ HETERO_INLINE Mapped map_logits(const LogitMap& map, vfloat x) {
   } else {
     return {x * map.inverse_temperature, splat(map.inverse_temperature)};
   }
+}
+
+// The same for one logit, with the same rounding as in the row it belongs to.
+HETERO_INLINE float mapped(const LogitMap& map, float x) {
+  return (map.softcap != 0.f ? map_logits<true>(map, splat(x)) : map_logits<false>(map, splat(x))).z[0];
+}
+HETERO_INLINE float slope(const LogitMap& map, float x) {
+  return (map.softcap != 0.f ? map_logits<true>(map, splat(x)) : map_logits<false>(map, splat(x))).slope[0];
 }
 
 // Over a row of z: the largest, sum e^(z - max), sum (z - max) e^(z - max), sum z. The sums over blocks are double.
@@ -123,8 +122,8 @@ inline void cross_entropy_gradient(const T* x, T* dx, int64_t n, const LogitMap&
     if constexpr (kCapped) d *= m.slope;
     store(dx + i, d, part);
   });
-  const float d_label = std::exp(map(x_label) - base) * factor - constant - label_part;
-  dx[label] = from_float<T>(d_label * map.slope(x_label));
+  const float d_label = std::exp(mapped(map, x_label) - base) * factor - constant - label_part;
+  dx[label] = from_float<T>(d_label * slope(map, x_label));
 }
 
 template <typename T, bool kCapped, bool kDirect>
@@ -147,7 +146,7 @@ inline void cross_entropy_rows(const hetero_cross_entropy_args& a, const LogitMa
       const RowStats stats = smoothing != 0.f ? row_stats<T, kCapped, kDirect, Want::kTotal>(x, a.vocab, map)
                                               : row_stats<T, kCapped, kDirect, Want::kSum>(x, a.vocab, map);
       const double exact_lse = stats.lse();
-      double loss = (1. - smoothing) * (stats.log_sum() - (double(map(to_float(x[label]))) - stats.max));
+      double loss = (1. - smoothing) * (stats.log_sum() - (double(mapped(map, to_float(x[label]))) - stats.max));
       if (smoothing != 0.f) loss += smoothing * (exact_lse - stats.total / a.vocab);
       if (a.z_loss != 0.f) loss += a.z_loss * exact_lse * exact_lse;
       a.loss[row] = float(loss);
@@ -185,9 +184,9 @@ inline void log_prob_gradient(const T* x, T* dx, int64_t n, const LogitMap& map,
     const vfloat finite = logp < -104.f ? splat(-104.f) : logp;
     store(dx + i, -p * (g_logp + g_entropy * (finite + entropy)) * m.slope, part);
   });
-  const float logp = map(x_label) - lse, finite = logp < -104.f ? -104.f : logp;
+  const float logp = mapped(map, x_label) - lse, finite = logp < -104.f ? -104.f : logp;
   const float d = g_logp - std::exp(logp) * (g_logp + g_entropy * (finite + entropy));
-  dx[label] = from_float<T>(d * map.slope(x_label));
+  dx[label] = from_float<T>(d * slope(map, x_label));
 }
 
 template <typename T, bool kCapped, bool kDirect>
@@ -204,7 +203,7 @@ inline void log_prob_rows(const hetero_log_prob_args& a, const LogitMap& map, in
                                     label);
     } else {
       const RowStats stats = row_stats<T, kCapped, kDirect, Want::kEntropy>(x, a.vocab, map);
-      a.logp[row] = float((double(map(to_float(x[label]))) - stats.max) - stats.log_sum());
+      a.logp[row] = float((double(mapped(map, to_float(x[label]))) - stats.max) - stats.log_sum());
       a.entropy[row] = float(stats.log_sum() - stats.weighted / stats.sum);
       a.lse[row] = float(stats.lse());
     }
