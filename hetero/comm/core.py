@@ -170,7 +170,9 @@ class Core:
         if self.group is dist.group.WORLD:
             peers.close()
             dist.destroy_process_group()
-        else:
+        elif (
+            dist.is_initialized()
+        ):  # else the job's communicator was closed, and took this one's groups along
             for group in (self.group, self._control_group):
                 if group is not None:
                     dist.destroy_process_group(group)

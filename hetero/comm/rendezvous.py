@@ -165,7 +165,7 @@ def _await_listener(place: Place, deadline: float) -> None:
 
 def _store(place: Place, seconds: float, listener: int | None) -> Callable[[], dist.Store]:
     # Up to torch 2.7 the libuv server cannot take over a socket.
-    libuv = listener is None or TorchVersion(torch.__version__) >= (2, 8)
+    libuv = listener is None or TorchVersion(torch.__version__) >= "2.8"
 
     def open_store() -> dist.Store:
         return dist.TCPStore(

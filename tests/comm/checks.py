@@ -16,7 +16,9 @@ import torch
 from torch import Tensor
 
 import hetero
+from hetero.accelerator import CommSpec
 from hetero.comm import CollectiveMismatch, CommError, Communicator, Recv, Send
+from hetero.comm.library import Library
 
 SHAPES = ((), (1,), (7,), (3, 5), (0,), (2, 0, 3), (1027,))
 FLOATS = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
@@ -376,6 +378,29 @@ def mismatches_name_both_sides(c: Communicator) -> None:
     same(c.all_reduce(torch.ones(2)), torch.full((2,), float(c.world_size)))  # still in step
 
 
+def what_a_library_lacks_goes_over_the_host(c: Communicator) -> None:
+    spec = CommSpec(
+        "xccl", "XCCL", ("int32", "float32"), ("gather", "scatter", "reduce", "broadcast", "isend")
+    )
+    job = dataclasses.replace(c.job, library=Library.of(spec))
+    poor = Communicator(job, c.ranks, c.rank, c.group, c._control_group)
+    for check in (
+        all_reduce_every_dtype_op_and_shape,
+        reduce_changes_only_the_root,
+        reduce_scatter_both_forms,
+        movement_takes_strided_tensors,
+        messages_around_a_ring,
+        messages_in_a_batch_keep_their_order,
+    ):
+        check(poor)
+    every = values(c, (3,), torch.float64)
+    equal(poor.scatter(torch.empty(3).double(), every if c.rank == 0 else None), every[c.rank])
+    assert (poor.gather(every[c.rank]) is None) == (c.rank != 0)
+    told = poor.describe()["collectives"]
+    assert told["gather"] == "over the host by gloo: XCCL is not documented to do it"
+    assert told["sum of float64"] == "over the host by gloo: XCCL does not reduce float64"
+
+
 def data_parallel_works_with_the_group(c: Communicator) -> None:
     torch.manual_seed(0)
     model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(3, 1), process_group=c.group)
@@ -393,6 +418,7 @@ TOGETHER = (
     messages_around_a_ring,
     messages_in_a_batch_keep_their_order,
     mismatches_name_both_sides,
+    what_a_library_lacks_goes_over_the_host,
     data_parallel_works_with_the_group,
 )
 
