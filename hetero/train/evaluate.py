@@ -28,13 +28,13 @@ def evaluate(
     The loss is the mean over all items (tokens), so it does not depend on batch size or ranks. Draws no
     random numbers: dropout and noise are off.
     """
-    mine = examples[comm.rank :: comm.world_size]
+    mine = range(comm.rank, len(examples), comm.world_size)
     sums: dict[str, list[float]] = {"loss": [0.0, 0.0]}
     training = model.training
     model.eval()
     try:
         for start in range(0, len(mine), batch_size):
-            batch = algorithm.collate(mine[start : start + batch_size])
+            batch = algorithm.collate([examples[i] for i in mine[start : start + batch_size]])
             loss, more = engine.forward(batch, 1)
             found = {"loss": [float(loss), float(algorithm.items(batch))]}
             found |= {name: pair.tolist() for name, pair in more.items()}

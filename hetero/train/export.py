@@ -21,11 +21,15 @@ def save_model(model: Any, tokenizer: Any, directory: Path) -> None:
 
     Weights go to safetensors, a tied one once; the tokenizer is written as it was loaded.
     """
+    with _quiet():
+        _save(model, tokenizer, directory)
+
+
+def _save(model: Any, tokenizer: Any, directory: Path) -> None:
     if weights.has_adapter(model):
         weights.write(model, directory)
     else:
-        with _quiet():
-            model.save_pretrained(str(directory))
+        model.save_pretrained(str(directory))
     tokenizer.save_pretrained(str(directory))
 
 
@@ -50,7 +54,11 @@ def export(source: Path, to: Path, *, merge: bool = False) -> Path:
     The folder appears whole or not at all, and only after it was loaded back and gave the same logits.
     Raises :class:`CheckpointError` or :class:`ModelError` with what is wrong.
     """
-    source, to = _model_directory(source), to.absolute()
+    with _quiet():
+        return _export(_model_directory(source), to.absolute(), merge)
+
+
+def _export(source: Path, to: Path, merge: bool) -> Path:
     if to.exists() and any(to.iterdir()):
         raise CheckpointError(f"{to} exists already and is not empty; choose another folder or delete it")
     model, tokenizer = _load(source)

@@ -89,11 +89,11 @@ class _Run:
         self.algorithm = algorithms.create(recipe, self.tokenizer)
         self.algorithm.check(self.model)
         self.examples, self.data = self.algorithm.prepare("train")
-        self.held_out = self.algorithm.prepare("eval")[0] if recipe.has_eval else None
+        self.held_out = self.algorithm.prepare("eval") if recipe.has_eval else None
         if not len(self.examples):
             raise DataError(f"{recipe.dataset_name}: there is nothing to train on")
         if recipe.gradient_checkpointing:
-            _checkpoint_activations(self.model)
+            checkpoint_activations(self.model)
         if recipe.neftune_noise_alpha is not None:
             algorithms.add_noise(self.model, recipe.neftune_noise_alpha)
         self.optimizer = AdamW(
@@ -193,8 +193,9 @@ class _Run:
 
     def _evaluate(self) -> dict[str, float]:
         assert self.held_out is not None
+        examples, _ = self.held_out
         size = self.recipe.per_device_eval_batch_size
-        return evaluate(self.model, self.algorithm, self.engine, self.comm, self.held_out, size)
+        return evaluate(self.model, self.algorithm, self.engine, self.comm, examples, size)
 
     def _interrupted(
         self, progress: Progress, signals: StopSignals, last: dict[str, Any], console: Console | None
@@ -222,6 +223,8 @@ class _Run:
 
         console.say(str(trainable_report(self.model)))
         console.say(self.data.summary())
+        if self.held_out is not None:
+            console.say(self.held_out[1].summary())
         where = f"{self.comm.world_size} x {self.device}" if self.comm.world_size > 1 else str(self.device)
         going_on = f", going on after step {progress.step}" if progress.step else ""
         console.say(f"{self.total} steps on {where}{going_on}; everything goes to {self.run_dir}")
@@ -234,7 +237,7 @@ class _Run:
         console.say(f"model, metrics and {report.CURVE} are in {self.run_dir}")
 
 
-def _checkpoint_activations(model: Any) -> None:
+def checkpoint_activations(model: Any) -> None:
     """Recompute activations in the backward pass. An adapter needs gradients to flow from the embeddings."""
     # The second name is that of Transformers before 5.2x, deprecated since.
     new = getattr(model, "activation_checkpointing_enable", None)

@@ -18,7 +18,8 @@ from hetero.train.metrics.tensorboard import TensorBoardSink
 class Sink(Protocol):
     """A receiver of rows: flat dicts with a ``step`` and numbers."""
 
-    every_step: bool
+    @property
+    def every_step(self) -> bool: ...
 
     def write(self, row: dict[str, Any]) -> None: ...
 

@@ -1,3 +1,5 @@
+import os
+import pty
 import subprocess
 import sys
 
@@ -36,3 +38,26 @@ def test_a_reader_that_went_away_stops_nothing() -> None:
         process.stdout.close()
         assert process.stderr.read() == "still here\n"
     assert process.returncode == 0
+
+
+def test_a_bar_on_a_terminal() -> None:
+    talk = """
+from hetero.train.metrics.console import Console
+console = Console(3)
+assert console.every_step
+console.say("a path/[0] stays as it is")
+for step in (1, 2, 3):
+    console.write({"step": step, "loss": 1.25, "learning_rate": 0.5})
+console.write({"step": 3, "eval_loss": 1.5})
+console.close()
+"""
+    ours, theirs = pty.openpty()
+    env = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
+    done = subprocess.run([sys.executable, "-c", talk], stdin=theirs, stdout=theirs, env=env, timeout=60)
+    os.close(theirs)
+    shown = os.read(ours, 100_000).decode()
+    os.close(ours)
+    assert done.returncode == 0
+    assert "a path/[0] stays as it is" in shown
+    assert "3/3" in shown
+    assert "loss 1.2500  eval_loss 1.5000" in shown
