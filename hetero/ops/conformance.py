@@ -54,7 +54,8 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 
 @cache
-def _proven(vendor: str) -> frozenset[tuple[str, ...]]:
+def records(vendor: str) -> frozenset[tuple[str, ...]]:
+    """Every (op, implementation, version, architecture, dtype, direction) of ``vendor`` that has a record."""
     rows = [row for f in (*_shipped(vendor), user_file(vendor)) if f.is_file() for row in read(f)]
     return frozenset(tuple(row[name] for name in _FIELDS) for row in rows)
 
@@ -72,7 +73,7 @@ def _shipped(vendor: str) -> list[Path]:
 
 def forget() -> None:
     """Read the files again at the next question."""
-    _proven.cache_clear()
+    records.cache_clear()
 
 
 def why_unproven(impl: Impl, direction: str, device: Device, dtype: torch.dtype | None) -> str | None:
@@ -80,7 +81,7 @@ def why_unproven(impl: Impl, direction: str, device: Device, dtype: torch.dtype 
     if impl.kind == "reference":
         return None
     wanted = (impl.op, impl.name, impl.version, device.arch, dtype_name(dtype), direction)
-    if wanted in _proven(impl.vendor or device.vendor):
+    if wanted in records(impl.vendor or device.vendor):
         return None
     return (
         f"unproven: no conformance record for {device.vendor}/{device.arch} {dtype_name(dtype)} "
@@ -90,13 +91,13 @@ def why_unproven(impl: Impl, direction: str, device: Device, dtype: torch.dtype 
 
 def archs(vendor: str) -> frozenset[str]:
     """Architectures of ``vendor`` that some record covers."""
-    return frozenset(row[_FIELDS.index("arch")] for row in _proven(vendor))
+    return frozenset(row[_FIELDS.index("arch")] for row in records(vendor))
 
 
 def summary(impl: Impl, device: Device) -> str:
     """``"proven: bfloat16, float32"`` on ``device``, or ``"unproven"``. A missing direction is named."""
     found: dict[str, set[str]] = {}
-    for op, name, version, arch, dtype, direction in _proven(device.vendor):
+    for op, name, version, arch, dtype, direction in records(device.vendor):
         if (op, name, version, arch) == (impl.op, impl.name, impl.version, device.arch):
             found.setdefault(dtype, set()).add(direction)
     wanted = {d for d in ("forward", "backward") if impl.target(d)}
