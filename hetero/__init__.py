@@ -25,8 +25,12 @@ _SUBPACKAGES = ("accelerator", "backends", "comm", "conform", "lint", "ops", "tr
 __all__ = ["__version__", *_LAZY, *_SUBPACKAGES]
 
 if TYPE_CHECKING:
-    from hetero.accelerator import Caps, Device, device, device_of, devices
-    from hetero.train.patching import patch
+    from hetero.accelerator import Caps as Caps
+    from hetero.accelerator import Device as Device
+    from hetero.accelerator import device as device
+    from hetero.accelerator import device_of as device_of
+    from hetero.accelerator import devices as devices
+    from hetero.train.patching import patch as patch
 
 
 def __getattr__(name: str) -> Any:

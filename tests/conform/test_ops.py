@@ -54,7 +54,11 @@ def test_a_kernel_that_is_slightly_wrong_fails(dtype, factor, monkeypatch):
 
 @pytest.mark.parametrize(
     ("target", "says"),
-    [("wrong_dtype", "expected torch.float32"), ("raises", "ValueError: no such kernel"), ("not_a_number", "not finite")],
+    [
+        ("wrong_dtype", "expected torch.float32"),
+        ("raises", "ValueError: no such kernel"),
+        ("not_a_number", "not finite"),
+    ],
 )
 def test_other_faults_are_named(target, says):
     assert any(says in c.problem for c in run(target))
