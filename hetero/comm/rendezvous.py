@@ -30,13 +30,28 @@ _PROMPT = 8.0
 
 T = TypeVar("T")
 
+#: Stores that this process has joined, and how often ranks met there. A store stays open after its communicator is
+#: closed: rank 0 may serve it, and a later one meets in it again, under keys of its own.
+_stores: dict[Place, tuple[dist.Store, int]] = {}
+
 
 def join(place: Place, seconds: float) -> dist.Store:
-    """The job's store, its keys private to this attempt of the job.
+    """The job's store, its keys private to this attempt of the job and this communicator.
 
     Raises:
         RendezvousError: as the module says, after at most ``seconds``.
     """
+    store, met = _stores.get(place) or (_open(place, seconds), 0)
+    _stores[place] = (store, met + 1)
+    return dist.PrefixStore(f"hetero/{place.attempt}/{met}", store)
+
+
+def forget(place: Place) -> None:
+    """Let go of the store of ranks that did not meet: what they left in it must not mislead the next try."""
+    _stores.pop(place, None)
+
+
+def _open(place: Place, seconds: float) -> dist.Store:
     deadline = time.monotonic() + seconds
     _resolve(place, min(seconds, _PROMPT))
     if place.rank == 0 and not place.agent_store:
@@ -47,8 +62,7 @@ def join(place: Place, seconds: float) -> dist.Store:
         open_store = _store(place, seconds, None)
     # A service that accepts and never answers would hold TCPStore's constructor for ever.
     unlike = f"what listens at MASTER_ADDR={place.address} MASTER_PORT={place.port} is not the job's store"
-    store = _within(max(deadline - time.monotonic(), 1.0), open_store, unlike)
-    return dist.PrefixStore(f"hetero/{place.attempt}", store)
+    return _within(max(deadline - time.monotonic(), 1.0), open_store, unlike)
 
 
 def exchange(store: dist.Store, place: Place, value: str, seconds: float) -> list[str]:

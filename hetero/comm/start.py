@@ -75,6 +75,7 @@ def _join(place: Place, device: Device, library: Library, seconds: float, check:
         return _connect(job, place, store)
     except BaseException:
         peers.close()
+        rendezvous.forget(place)
         raise
 
 

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 import torch.distributed as dist
 
 import hetero
@@ -32,6 +33,21 @@ def test_a_second_communicator_is_refused_while_the_first_is_open() -> None:
     for outcome in spawn(opens_twice, 2, timeout=60):
         assert len(outcome.result) == 1 and "already has a process group" in outcome.result[0]
         assert outcome.err == ""
+
+
+def one_after_another() -> list[float]:
+    sums = []
+    for round in range(3):
+        with hetero.comm.init("cpu", timeout=30) as comm:
+            tensor = torch.full((2,), float(round))
+            comm.all_reduce(tensor)
+            sums.append(tensor.sum().item())
+    return sums
+
+
+def test_a_job_may_open_one_communicator_after_another() -> None:
+    for outcome in spawn(one_after_another, 2, timeout=60):
+        assert outcome.result == [0.0, 4.0, 8.0] and outcome.err == ""
 
 
 def test_one_rank_under_a_launcher_has_a_process_group() -> None:
