@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
     from hetero.train.recipe import Recipe
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "quickstart.yaml"
-MAX_NEW_TOKENS = 40
+#: Enough for the longest answer three times over: the untrained model may repeat the question first.
+MAX_NEW_TOKENS = 64
 
 
 def run(device: Device, workdir: Path, steps: int | None = None) -> int:
@@ -52,6 +54,7 @@ class _Quickstart:
         cache = self.workdir / ".cache" / "quickstart"
         with self._timed("total"):
             problems = task.build()
+            _hide_transformers_bars()
             show.introduction(problems, str(self.device))
             with self._timed("model"):
                 folder = models.base_model(cache, show.step)
@@ -135,7 +138,12 @@ class _Quickstart:
         if adapter is not None:
             from peft import PeftModel
 
-            model = PeftModel.from_pretrained(model, adapter).merge_and_unload()
+            with warnings.catch_warnings():
+                # PEFT asks newer Transformers for a property by its old name.
+                warnings.filterwarnings(
+                    "ignore", message=".*is_gradient_checkpointing", category=FutureWarning
+                )
+                model = PeftModel.from_pretrained(model, adapter).merge_and_unload()
         prompts = [problem.prompt for problem in problems.held_out]
         return generate(model, tokenizer, self.device, prompts, max_new_tokens=MAX_NEW_TOKENS)
 
@@ -144,3 +152,10 @@ class _Quickstart:
         started = time.monotonic()
         yield
         self.seconds[phase] = round(time.monotonic() - started, 1)
+
+
+def _hide_transformers_bars() -> None:
+    """They would run into ours, for the rest of this process."""
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()

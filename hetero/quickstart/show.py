@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -46,8 +47,8 @@ def score(when: str, found: Score, *, known: bool = False) -> None:
     """Accuracy of one evaluation. ``known``: the answers are of an earlier run."""
     note = " [dim](answers kept from an earlier run)" if known else ""
     _console.print(
-        f"[bold]{when}[/]: {_percent(found.strict, found)} right, "
-        f"{_percent(found.lenient, found)} if the words in the right order anywhere in the answer count{note}"
+        f"[bold]{when}[/]: {_percent(found.strict, found)} solved, "
+        f"{_percent(found.lenient, found)} when text around the answer is allowed{note}"
     )
 
 
@@ -82,20 +83,26 @@ def _verdict(report: Report) -> None:
     else:
         _console.print(
             f"\n[bold red]It learned too little: accuracy rose by {gained}[/], {report.promised_points} were "
-            f"promised. The recipe as it stands takes more than {report.steps} steps if --steps was given; "
-            "otherwise please report this with quickstart.json."
+            f"promised. {report.steps} steps may be too few if --steps was given; otherwise please report "
+            f"this, with {NAME}."
         )
 
 
 def _samples(report: Report) -> Table:
     title = f"the first {len(report.samples)} held-out problems"
     table = Table(title=title, title_justify="left", show_lines=True)
-    for heading in ("question", "right answer", "before", "after"):
+    for heading in ("reverse", "right answer", "before", "after"):
         table.add_column(heading)
     for sample in report.samples:
-        cells = (sample["question"], sample["answer"], sample["before"], sample["after"])
-        table.add_row(*(escape(text) for text in cells))
+        words = sample["question"].rpartition(": ")[2]
+        cells = (words, sample["answer"], sample["before"], sample["after"])
+        table.add_row(*(escape(_brief(text)) for text in cells))
     return table
+
+
+def _brief(text: str) -> str:
+    """On one line, and not too long for a table; quickstart.json has it whole."""
+    return textwrap.shorten(text, 90, placeholder=" …") or "(nothing)"
 
 
 def _percent(count: int, found: Score) -> str:
