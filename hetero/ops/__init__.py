@@ -21,12 +21,14 @@ from hetero.ops.placement import placement, placement_summary, reset_placement
 from hetero.ops.policy import current as current_policy
 from hetero.ops.policy import use
 from hetero.ops.registry import register, unregister
+from hetero.ops.select import check_policy
 from hetero.ops.where import Where
 
 __all__ = [
     "Impl",
     "Where",
     "adamw",
+    "check_policy",
     "clip_grad_norm",
     "cross_entropy",
     "current_policy",

@@ -88,6 +88,25 @@ def decide(facts: Facts, direction: str) -> Decision:
     return Decision(facts, direction, device, chosen, tuple(trail), rules.text)
 
 
+def check_policy(device: Device) -> None:
+    """Refuse a policy in force that pins an op to implementations of which ``device`` has none.
+
+    Raises:
+        OpError: the message lists each such op with what there is.
+    """
+    rules = policy.current()
+    wrong = []
+    for name in registry.ops():
+        rule = rules.rule(name)
+        here = [i.name for i in registry.impls(name) if i.vendor in ("", device.vendor)]
+        if rule.pinned and not set(rule.prefer).intersection(here):
+            wrong.append(f"\n  {name}={','.join(rule.prefer)}: {device.vendor} has {', '.join(here)}")
+    if wrong:
+        raise OpError(
+            f"op policy {rules.text!r} names implementations that do not exist on {device}:{''.join(wrong)}"
+        )
+
+
 def _refusal(impl: Impl, facts: Facts, direction: str, device: Device, pinned: bool) -> str | None:
     if impl.target(direction) is None:
         return f"has no {direction}"

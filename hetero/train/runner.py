@@ -63,6 +63,7 @@ def run(recipe: Recipe, device: Device) -> RunResult:
         communicator = held.enter_context(comm.init(spec))
         if recipe.ops:
             held.enter_context(ops.use(recipe.ops))
+        ops.check_policy(communicator.device)
         run_dir = Path(recipe.output_dir)
         on_rank_0(communicator, lambda: _claim(run_dir, recipe, held))
         return _Run(recipe, communicator.device, communicator, run_dir).train()
@@ -222,6 +223,7 @@ class _Run:
         from hetero.train.model.lora import trainable_report
 
         console.say(str(trainable_report(self.model)))
+        console.say(str(self.patched))
         console.say(self.data.summary())
         if self.held_out is not None:
             console.say(self.held_out[1].summary())

@@ -142,6 +142,14 @@ def test_a_pin_that_does_not_exist_is_an_error():
         ops.rms_norm(torch.randn(2, 8))
 
 
+def test_a_whole_policy_is_checked_against_a_device():
+    ops.check_policy(device("cpu"))
+    with ops.use("rms_norm=npu;rope=reference,npu;swiglu=npu,*"), pytest.raises(OpError) as error:
+        ops.check_policy(device("cpu"))
+    assert "rms_norm=npu: cpu has" in str(error.value)
+    assert "rope" not in str(error.value).split(":", 2)[2] and "\n  swiglu" not in str(error.value)
+
+
 def test_forbidding_everything_is_an_error():
     names = ",".join(f"-{i.name}" for i in registry.impls("rms_norm"))
     with ops.use(f"rms_norm={names}"), pytest.raises(OpError, match="forbidden by policy"):
