@@ -55,7 +55,7 @@ class Recipe(BaseModel):
         "Keys that may differ from the checkpoint's when resuming; also `data`, `op_policy`, or `all`.",
         examples=[["learning_rate", "data"]],
     )
-    seed: Whole = _key("Run", 42, "Seed of data order, dropout, NEFTune and new weights.", ge=0)
+    seed: Whole = _key("Run", 42, "Seed of data order, dropout, NEFTune and new weights.", ge=0, lt=2**32)
     device: str | None = _key(
         "Run", None, "`cpu`, `cuda`, `ascend`, `metax:1` ...; the best one found when left out."
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from hetero.errors import RecipeError
 
 MAX_BYTES = 1 << 20
 _MAX_DEPTH = 20
+_MAX_PARTS = 10_000
 
 
 @dataclass(frozen=True)
@@ -93,9 +95,11 @@ def parse(text: str, name: str) -> list[Entry]:
             place = f"{name}:{key.start_mark.line + 1}"
             if not isinstance(key, yaml.ScalarNode):
                 raise RecipeError(f"{place}: a key must be a plain word")
-            _check_depth(value, place)
+            _check_size(value, place)
             entries.append(Entry(key.value, loader.construct_object(value, deep=True), place))
         return entries
+    except RecipeError:
+        raise
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = f"{name}:{mark.line + 1}" if mark else name
@@ -117,8 +121,10 @@ def parse_override(text: str) -> Entry:
     loader = _Loader(value)
     try:
         node = loader.get_single_node()
-        _check_depth(node, f"override {text!r}")
+        _check_size(node, f"override {text!r}")
         parsed = None if node is None else loader.construct_object(node, deep=True)
+    except RecipeError:
+        raise
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         problem = getattr(error, "problem", None) or error
         raise RecipeError(f"override {text!r}: the value is not valid YAML: {problem}") from error
@@ -127,15 +133,25 @@ def parse_override(text: str) -> Entry:
     return Entry(key, parsed, f"override {text!r}", override=True)
 
 
-def _check_depth(node: Any, place: str, depth: int = 0) -> None:
-    if depth > _MAX_DEPTH:
-        raise RecipeError(
-            f"{place}: nested deeper than {_MAX_DEPTH} levels (or a value that contains itself)"
-        )
-    if isinstance(node, yaml.CollectionNode):
-        for child in node.value:
-            for part in child if isinstance(child, tuple) else (child,):
-                _check_depth(part, place, depth + 1)
+def _check_size(node: Any, place: str) -> None:
+    """Refuse a value that contains itself, or that a few lines of aliases multiply into millions of parts."""
+    level, parts = [node], 0
+    for _ in range(_MAX_DEPTH + 1):
+        level = [part for parent in level for part in _children(parent)]
+        parts += len(level)
+        if not level:
+            return
+        if parts > _MAX_PARTS:
+            raise RecipeError(f"{place}: the value has more than {_MAX_PARTS} parts")
+    raise RecipeError(f"{place}: nested deeper than {_MAX_DEPTH} levels (or a value that contains itself)")
+
+
+def _children(node: Any) -> Iterator[Any]:
+    if isinstance(node, yaml.MappingNode):
+        for pair in node.value:
+            yield from pair
+    elif isinstance(node, yaml.SequenceNode):
+        yield from node.value
 
 
 def _tab_hint(text: str, mark: Any) -> str:

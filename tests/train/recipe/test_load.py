@@ -12,6 +12,10 @@ from hetero.errors import RecipeError
 from hetero.train.recipe import Recipe, load
 
 RECIPES = Path(__file__).parents[3] / "recipes"
+#: Each line holds nine of the line before: 9 ** 8 parts in 300 bytes.
+ALIAS_BOMB = "k0: &a0 [x]\n" + "".join(
+    f"k{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 9)
+)
 BASE = "model_name_or_path: hetero:tiny-qwen2\ndataset_name: hetero:arithmetic\n"
 
 
@@ -84,6 +88,7 @@ def test_yaml_values(write, line, key, value):
         ("learning_rate: -1", ["of at least 0", "got the number -1"]),
         ("adam_beta1: 1", ["below 1"]),
         ("dtype: float8", ["one of float32, bfloat16", 'got the text "float8"']),
+        ("seed: 18446744073709551616", ["of at least 0 and below 4294967296"]),
         ("output_dir: 7", ["expected text, got the number 7", 'output_dir: "7"']),
         ("seed:", ["got nothing; remove the line to use 42"]),
         ("packing: 3", ["expected true or false"]),
@@ -133,19 +138,21 @@ def test_missing_required_keys(write):
 @pytest.mark.parametrize(
     "text, part",
     [
-        ("", "is empty"),
+        ("", "r.yaml is empty"),
         ("# only a comment\n", "is empty"),
         ("- a\n- b\n", ":1: a recipe is a list of `key: value` lines"),
         ("seed: 1\nfoo: [1\n", "not valid YAML"),
         ("seed: 1\n\tlr: 2\n", "tab"),
-        ("a: &x [*x]\n", "nested deeper"),
+        ("a: &x [*x]\n", "r.yaml:1: nested deeper"),
+        (ALIAS_BOMB, "r.yaml:5: the value has more than"),
         ("a: " + "[" * 400, "not valid YAML"),
         ("a: !!python/object/apply:os.system [echo]\n", "not valid YAML"),
         ("? [a]\n: 1\n", "a key must be a plain word"),
     ],
 )
 def test_text_that_is_no_recipe(write, text, part):
-    assert part in problem(write(text))
+    message = problem(write(text))
+    assert part in message and message.count("r.yaml") == 1
 
 
 def test_files_that_cannot_be_read(write, tmp_path):
