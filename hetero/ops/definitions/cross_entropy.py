@@ -71,8 +71,7 @@ def check_labels(name: str, labels: Tensor, classes: int, ignore_index: int) -> 
     if bool(bad.any()):
         row = int(bad.nonzero()[0, 0])
         raise IndexError(
-            f"{name}: label {int(labels[row])} of row {row} is outside [0, {classes}) and is not "
-            f"ignore_index={ignore_index}"
+            f"{name}: row {row}: label {int(labels[row])} is outside [0, {classes}) and not ignore_index {ignore_index}"
         )
 
 

@@ -121,9 +121,9 @@ def test_a_label_out_of_range_is_named():
         lambda labels: ops.fused_linear_cross_entropy(logits, torch.randn(5, 5), labels),
         lambda labels: ops.linear_log_prob(logits, torch.randn(5, 5), labels),
     ):
-        with pytest.raises(IndexError, match=r"label 5 of row 1"):
+        with pytest.raises(IndexError, match=r"row 1: label 5 is outside"):
             call(torch.tensor([0, 5, 1]))
-        with pytest.raises(IndexError, match=r"label -1 of row 2"):
+        with pytest.raises(IndexError, match=r"row 2: label -1 is outside"):
             call(torch.tensor([0, 1, -1]))
 
 
