@@ -101,6 +101,8 @@ class Encoder:
             size = len(self.tokenizer)
             if bad := [id for id in example.input_ids if not 0 <= id < size]:
                 return DataError(f"input_ids has {bad[0]}, but the tokenizer's ids end at {size - 1}")
+            if bad := [id for id in example.labels or () if not 0 <= id < size and id != IGNORE]:
+                return DataError(f"labels has {bad[0]}, which is neither a token's id nor {IGNORE}")
             return None
         if isinstance(example, Plain) and self.assistant_only:
             return DataError("assistant_only_loss needs conversations, these rows are text")

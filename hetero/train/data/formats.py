@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import difflib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from hetero.errors import DataError
+from hetero.train.data import strict_json
 
 Message = dict[str, Any]
 
@@ -116,7 +116,7 @@ def _sharegpt(row: Mapping[str, Any], place: str) -> Chat:
         if not isinstance(turn, Mapping) or "from" not in turn or "value" not in turn:
             raise DataError(f"{place}: {where} needs the keys from and value, it is {_short(turn)}")
         speaker, value = turn["from"], _text(turn["value"], place, f"{where}.value")
-        if speaker not in _SHAREGPT_ROLES:
+        if not isinstance(speaker, str) or speaker not in _SHAREGPT_ROLES:
             raise DataError(f"{place}: {where}.from is {speaker!r}; known are {', '.join(_SHAREGPT_ROLES)}")
         if speaker == "function_call":
             call = _json(value, place, f"{where}.value")
@@ -174,7 +174,7 @@ def _tokens(row: Mapping[str, Any], place: str) -> Tokens:
             raise DataError(f"{place}: labels has {len(labels)} entries, input_ids {len(ids)}")
     for mask in ("completion_mask", "assistant_masks"):
         if mask in row:
-            keep = _integers(row[mask], place, mask)
+            keep = _integers(row[mask], place, mask, (int, bool))
             if len(keep) != len(ids):
                 raise DataError(f"{place}: {mask} has {len(keep)} entries, input_ids {len(ids)}")
             labels = [label if on else -100 for label, on in zip(labels or ids, keep)]
@@ -257,17 +257,17 @@ def _nonempty_list(value: Any, place: str, name: str) -> list[Any]:
     return value
 
 
-def _integers(value: Any, place: str, name: str) -> list[int]:
-    if not isinstance(value, list) or not all(isinstance(item, int) for item in value):
+def _integers(value: Any, place: str, name: str, kinds: tuple[type, ...] = (int,)) -> list[int]:
+    if not isinstance(value, list) or not all(type(item) in kinds for item in value):
         raise DataError(f"{place}: {name} must be a list of whole numbers, it is {_short(value)}")
     return value
 
 
 def _json(text: str, place: str, name: str) -> Any:
     try:
-        return json.loads(text)
-    except json.JSONDecodeError as error:
-        raise DataError(f"{place}: {name} must be JSON: {error.msg} in column {error.colno}") from error
+        return strict_json.decode(text)
+    except strict_json.Malformed as error:
+        raise DataError(f"{place}: {name} must be JSON, and is: {error}") from error
 
 
 def _short(value: Any) -> str:

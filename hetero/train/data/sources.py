@@ -8,7 +8,6 @@ it into a cache.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import stat
 from collections.abc import Iterator
@@ -17,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from hetero.errors import DataError
-from hetero.train.data import builtin
+from hetero.train.data import builtin, strict_json
+from hetero.train.data.strict_json import Malformed
 
 MAX_LINE_BYTES = 64 << 20
 _BOM = b"\xef\xbb\xbf"
@@ -80,7 +80,7 @@ class Source:
                 if text.strip():
                     try:
                         yield place, _parse(text, place)
-                    except _Malformed as error:
+                    except Malformed as error:
                         if line.endswith(b"\n"):
                             raise DataError(str(error)) from error
                         self._cut_off(place, offset, len(line), error)
@@ -160,43 +160,20 @@ def _readable(file: Path, known: bool = True) -> Path:
         raise DataError(f"cannot read {file}: {error.strerror}") from error
 
 
-class _Malformed(ValueError):
-    """A line that is no JSON object; the message is complete."""
-
-
 def _parse(line: bytes, place: str) -> dict[str, Any]:
     try:
-        row = _DECODER.decode(line.decode("utf-8").strip())
+        row = strict_json.decode(line.decode("utf-8"))
     except UnicodeDecodeError as error:
-        raise _Malformed(
+        raise Malformed(
             f"{place}: not UTF-8 text: byte {line[error.start]:#04x} in column {error.start + 1}"
         ) from error
-    except json.JSONDecodeError as error:
-        raise _Malformed(f"{place}: not valid JSON: {error.msg} in column {error.colno}") from error
-    except RecursionError as error:
-        raise _Malformed(f"{place}: nested too deeply") from error
-    except _Malformed as error:
-        raise _Malformed(f"{place}: {error}") from error
+    except Malformed as error:
+        raise Malformed(f"{place}: {error}") from error
     if not isinstance(row, dict):
-        raise _Malformed(
+        raise Malformed(
             f"{place}: each line must be a JSON object {{...}}, this one is a {type(row).__name__}"
         )
     return row
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    mapping = dict(pairs)
-    if len(mapping) < len(pairs):
-        keys = [key for key, _ in pairs]
-        raise _Malformed(f"the key {next(k for k in keys if keys.count(k) > 1)!r} occurs twice in one object")
-    return mapping
-
-
-def _no_constant(text: str) -> Any:
-    raise _Malformed(f"{text} is not valid JSON")
-
-
-_DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_constant)
 
 
 def _starts_with_list(file: Path) -> bool:
@@ -206,13 +183,11 @@ def _starts_with_list(file: Path) -> bool:
 
 def _json_rows(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     try:
-        rows = _DECODER.decode(file.read_text(encoding="utf-8-sig").strip())
-    except json.JSONDecodeError as error:
-        raise DataError(
-            f"{file}:{error.lineno}: not valid JSON: {error.msg} in column {error.colno}"
-        ) from error
-    except (UnicodeDecodeError, RecursionError, _Malformed) as error:
+        rows = strict_json.decode(file.read_text(encoding="utf-8-sig"))
+    except UnicodeDecodeError as error:
         raise DataError(f"{file}: {error}") from error
+    except Malformed as error:
+        raise DataError(f"{file}:{error.line}: {error}" if error.line else f"{file}: {error}") from error
     for number, row in enumerate(rows, 1):
         if not isinstance(row, dict):
             raise DataError(f"{file} row {number}: must be an object {{...}}, is a {type(row).__name__}")

@@ -169,6 +169,8 @@ def test_token_rows(encode, tokenizer):
     for bad in (-1, len(tokenizer)):
         with pytest.raises(DataError, match=f"input_ids has {bad}"):
             encode(Tokens([5, bad], None))
+        with pytest.raises(DataError, match=f"labels has {bad}"):
+            encode(Tokens([5, 6], [IGNORE, bad]))
 
 
 @pytest.mark.parametrize(

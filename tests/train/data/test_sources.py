@@ -72,6 +72,7 @@ def test_half_written_last_line(tmp_path, tail):
         ('{"a": "x\0y"}', "not valid JSON"),
         (b'{"a": "\xff"}', "not UTF-8 text: byte 0xff in column 8"),
         ('{"a": ' + "[" * 100_000, "nested too deeply"),
+        ('{"a": ' + "9" * 5000 + "}", "a whole number of thousands of digits"),
     ],
 )
 def test_malformed_line_is_named(tmp_path, line, part):
