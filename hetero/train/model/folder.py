@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import struct
 from pathlib import Path
 
@@ -13,9 +14,9 @@ MAX_HEADER_BYTES = 100_000_000  # the limit of the safetensors format
 
 def is_local(name: str) -> bool:
     """Whether a model name means a folder of this machine rather than `organisation/model` on the Hub."""
-    path = Path(name).expanduser()
+    path = Path(os.path.expanduser(name))
     looks_like_path = name.startswith((".", "~")) or path.is_absolute() or len(path.parts) > 2
-    return looks_like_path or path.exists()
+    return looks_like_path or os.path.exists(path)
 
 
 def check_folder(path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ def resolve(recipe: Recipe, chosen: dict[str, Entry], path: Path, problems: list
     finder = _Finder(path, chosen, problems)
     changes: dict[str, Any] = {
         "output_dir": str(
-            Path(recipe.output_dir if "output_dir" in chosen else f"runs/{path.stem}").expanduser().absolute()
+            _expanded(recipe.output_dir if "output_dir" in chosen else f"runs/{path.stem}").absolute()
         ),
         "model_name_or_path": finder.model(recipe.model_name_or_path),
     }
@@ -96,6 +97,11 @@ def _combinations(recipe: Recipe, chosen: dict[str, Entry], problems: list[str])
         )
 
 
+# Path.expanduser() and Path.exists() raise on an unknown user and on a name that is too long; these do not.
+def _expanded(name: str) -> Path:
+    return Path(os.path.expanduser(name))
+
+
 class _Finder:
     """Turns the names in a recipe into absolute paths."""
 
@@ -105,12 +111,13 @@ class _Finder:
 
     def path(self, key: str, name: str) -> Path:
         base = Path.cwd() if key in self.chosen and self.chosen[key].override else self.folder
-        return base / Path(name).expanduser()
+        return base / _expanded(name)
 
     def existing(self, key: str, name: str, what: str) -> str:
         path = self.path(key, name)
-        if not path.exists():
+        if not os.path.exists(path):
             self.problems.append(self._absent(key, name, path, what))
+            return name
         return str(path.resolve())
 
     def dataset(self, key: str, name: str) -> str:
@@ -134,25 +141,25 @@ class _Finder:
                 )
             return name
         path = self.path(key, name)
-        if path.exists():
-            if not (path / "config.json").is_file():
+        if os.path.exists(path):
+            if not os.path.isfile(path / "config.json"):
                 what = (
                     "is a file, not a model folder"
-                    if path.is_file()
+                    if os.path.isfile(path)
                     else "has no config.json, so it is no model folder"
                 )
                 self.problems.append(f"{_place(self.chosen, key)}: {key}: {path} {what}")
             return str(path.resolve())
         first = Path(name).parts[0] if name else ""
-        if _HUB_NAME.fullmatch(name) and not (first != name and (path.parent.is_dir())):
+        if _HUB_NAME.fullmatch(name) and not (first != name and (os.path.isdir(path.parent))):
             return name  # a Hub name: only the loader can tell
         self.problems.append(self._absent(key, name, path, "model folder"))
         return name
 
     def _absent(self, key: str, name: str, path: Path, what: str) -> str:
-        state = "is a link to nothing" if path.is_symlink() else "does not exist"
-        elsewhere = Path.cwd() / Path(name).expanduser()
+        state = "is a link to nothing" if os.path.islink(path) else "does not exist"
+        elsewhere = Path.cwd() / _expanded(name)
         hint = ""
-        if path != elsewhere and elsewhere.exists():
+        if path != elsewhere and os.path.exists(elsewhere):
             hint = f" (paths in a recipe are relative to its folder; {elsewhere} does exist)"
         return f"{_place(self.chosen, key)}: {key}: the {what} {path} {state}{hint}"

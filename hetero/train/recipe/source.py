@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -60,12 +61,12 @@ _Loader.add_constructor("tag:yaml.org,2002:float", _float)
 
 def read_file(path: Path) -> str:
     """The text of a recipe file, or a `RecipeError` that says why it cannot be read."""
-    if not path.exists():
-        near = sorted(p.name for p in path.parent.glob("*.y*ml")) if path.parent.is_dir() else []
+    if not os.path.exists(path):
+        near = sorted(p.name for p in path.parent.glob("*.y*ml")) if os.path.isdir(path.parent) else []
         hint = f"; {path.parent} has: {', '.join(near)}" if near else ""
-        what = "is a link to nothing" if path.is_symlink() else "does not exist"
+        what = "is a link to nothing" if os.path.islink(path) else "does not exist"
         raise RecipeError(f"the recipe {path} {what}{hint}")
-    if not path.is_file():
+    if not os.path.isfile(path):
         raise RecipeError(f"the recipe {path} is not a file")
     try:
         if path.stat().st_size > MAX_BYTES:

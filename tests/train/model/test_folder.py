@@ -76,3 +76,4 @@ def test_paths_and_hub_names(model_folder, monkeypatch):
     monkeypatch.chdir(model_folder.parent)
     assert all(is_local(name) for name in (str(model_folder), "tiny", "./x", "~/x", "/a", "a/b/c"))
     assert not is_local("organisation/model") and not is_local("gpt2")
+    assert not is_local("a" * 300) and is_local("~no such user/x")

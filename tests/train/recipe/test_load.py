@@ -223,6 +223,13 @@ def test_paths(write, tmp_path, monkeypatch):
     )
 
 
+@pytest.mark.parametrize("name", ["./" + "a" * 300, "~no such user/x", "/proc/1/root/x"])
+def test_names_that_no_file_can_have(write, name):
+    for key in ("model_name_or_path", "dataset_name", "chat_template_path"):
+        assert f"override '{key}=" in problem(write(BASE), [f'{key}="{name}/y"'])
+    assert "does not exist" in problem(Path(f"{name}.yaml"))
+
+
 def test_builtins_are_checked(write):
     assert "no builtin model" in problem(write(BASE), ["model_name_or_path=hetero:huge"])
     assert "no builtin dataset" in problem(write(BASE), ["dataset_name=hetero:poems"])
