@@ -49,6 +49,15 @@ def _smoothed(values: tuple[float, ...]) -> list[float]:
     return out
 
 
+def last_row(run_dir: Path) -> dict[str, Any]:
+    """The numbers of the last step in ``metrics.jsonl``, those of an evaluation after it included."""
+    rows = jsonl.read(run_dir / jsonl.NAME)
+    last: dict[str, Any] = {}
+    for row in rows:
+        last = last | row if row.get("step") == last.get("step") else row
+    return last
+
+
 def totals(run_dir: Path, seconds: float) -> dict[str, Any]:
     """Sums over the whole run, from ``metrics.jsonl``, under Transformers' names.
 

@@ -213,7 +213,8 @@ class _Run:
         from hetero.train.export import save_model
 
         rundir.publish(self.run_dir, lambda work: save_model(self.model, self.tokenizer, work))
-        results = last | report.totals(self.run_dir, seconds)
+        # A run that had nothing left to do says what its last step came to.
+        results = (last or report.last_row(self.run_dir)) | report.totals(self.run_dir, seconds)
         with files.translated(str(self.run_dir)):
             files.write_json(self.run_dir / rundir.RESULTS, jsonl.plain(results))
             report.loss_curve(self.run_dir)

@@ -42,3 +42,12 @@ def test_totals(tmp_path: Path) -> None:
     }
     _log(tmp_path, [])
     assert report.totals(tmp_path, 1.0)["train_loss"] is None
+
+
+def test_last_row_has_the_evaluation_of_its_step(tmp_path: Path) -> None:
+    assert report.last_row(tmp_path) == {}
+    _log(tmp_path, [{"step": 1, "loss": 3.0}, {"step": 1, "eval_loss": 4.0}, {"step": 2, "loss": 2.0}])
+    assert report.last_row(tmp_path) == {"step": 2, "loss": 2.0}
+    with (tmp_path / jsonl.NAME).open("a") as file:
+        file.write('{"step": 2, "eval_loss": 2.5}\n')
+    assert report.last_row(tmp_path) == {"step": 2, "loss": 2.0, "eval_loss": 2.5}

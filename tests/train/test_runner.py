@@ -135,6 +135,24 @@ def test_resume_without_a_checkpoint_starts_at_the_beginning(train: Train, tmp_p
     assert train(resume_from_checkpoint=True, max_steps=1).steps == 1
 
 
+def test_resuming_a_finished_run_keeps_its_results(train: Train, tmp_path: Path) -> None:
+    keys = {"eval_dataset_name": str(tmp_path / "train.jsonl"), "max_steps": 2}
+    first = train(**keys).metrics
+    again = train(**keys, resume_from_checkpoint=True).metrics
+    assert {**first, "train_runtime": 0} == {**again, "train_runtime": 0} and "eval_loss" in again
+
+
+def test_overwriting_leaves_nothing_of_another_kind_of_model(train: Train, tmp_path: Path) -> None:
+    run_dir = tmp_path / "run"
+    train(max_steps=1, use_peft=True)
+    assert (run_dir / "adapter_config.json").exists()
+    train(max_steps=1, overwrite_output_dir=True)
+    whole = {name for name in os.listdir(run_dir) if name.endswith((".json", ".safetensors", ".jinja"))}
+    assert "model.safetensors" in whole and not {name for name in whole if name.startswith("adapter")}
+    train(max_steps=1, overwrite_output_dir=True, use_peft=True)
+    assert not (run_dir / "config.json").exists() and (run_dir / "adapter_config.json").exists()
+
+
 def test_overwriting_deletes_the_run_and_nothing_else(train: Train, tmp_path: Path) -> None:
     train(max_steps=2)
     (tmp_path / "run" / "notes.txt").write_text("mine")

@@ -47,9 +47,13 @@ class RunLock:
                 os.close(file)
                 raise
             warnings.warn(f"{self._path.parent} has no file locks: see that one run uses it", stacklevel=2)
+        try:
+            os.ftruncate(file, 0)
+            os.pwrite(file, json.dumps({"pid": os.getpid(), "host": socket.gethostname()}).encode(), 0)
+        except OSError as error:
+            os.close(file)
+            raise CheckpointError(f"{self._path.parent} cannot be written to: {error.strerror}") from error
         self._file = file
-        os.ftruncate(file, 0)
-        os.pwrite(file, json.dumps({"pid": os.getpid(), "host": socket.gethostname()}).encode(), 0)
         return self
 
     def __exit__(

@@ -42,7 +42,28 @@ def resolve(recipe: Recipe, chosen: dict[str, Entry], path: Path, problems: list
         changes["resume_from_checkpoint"] = finder.existing(
             "resume_from_checkpoint", recipe.resume_from_checkpoint, "checkpoint folder"
         )
-    return recipe.model_copy(update=changes)
+    resolved = recipe.model_copy(update=changes)
+    _own_input(resolved, chosen, problems)
+    return resolved
+
+
+def _own_input(recipe: Recipe, chosen: dict[str, Entry], problems: list[str]) -> None:
+    """A run must not delete or replace what it starts from."""
+    out = Path(os.path.realpath(recipe.output_dir))
+    for key in ("model_name_or_path", "dataset_name", "eval_dataset_name", "chat_template_path"):
+        name = getattr(recipe, key)
+        if name is None or not os.path.isabs(name):
+            continue
+        if recipe.overwrite_output_dir and Path(name).is_relative_to(out):
+            problems.append(
+                f"{_place(chosen, key)}: {key}: {name} is in output_dir, and overwrite_output_dir deletes what "
+                "an earlier run left there; choose another output_dir"
+            )
+        elif key == "model_name_or_path" and Path(name) == out:
+            problems.append(
+                f"{_place(chosen, key)}: {key}: {name} is output_dir, too: the trained model would replace "
+                "the one it starts from; choose another output_dir"
+            )
 
 
 def _place(chosen: dict[str, Entry], key: str) -> str:

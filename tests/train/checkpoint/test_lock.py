@@ -1,3 +1,4 @@
+import errno
 import os
 import signal
 import subprocess
@@ -43,3 +44,14 @@ def test_unwritable_place_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(CheckpointError, match="cannot be written to"):
         RunLock(tmp_path / "file").__enter__()
+
+
+def test_full_disk_is_named_and_leaves_no_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched, pytest.raises(CheckpointError, match="No space left"):
+        patched.setattr(os, "pwrite", full)
+        RunLock(tmp_path).__enter__()
+    with RunLock(tmp_path):
+        pass

@@ -230,6 +230,21 @@ def test_names_that_no_file_can_have(write, name):
     assert "does not exist" in problem(Path(f"{name}.yaml"))
 
 
+def test_a_run_cannot_delete_or_replace_what_it_starts_from(write, tmp_path):
+    for folder in ("run", "run/checkpoint-3"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "config.json").write_text("{}")
+    (tmp_path / "link").symlink_to("run")
+    for out in ("run", "link"):
+        base = [f"output_dir={tmp_path / out}"]
+        model = f"model_name_or_path={tmp_path}/link"
+        assert "is output_dir, too" in problem(write(BASE), [*base, model])
+        assert "overwrite_output_dir deletes" in problem(
+            write(BASE), [*base, f"{model}/checkpoint-3", "overwrite_output_dir=true"]
+        )
+        assert load(write(BASE), [*base, f"{model}/checkpoint-3"])
+
+
 def test_builtins_are_checked(write):
     assert "no builtin model" in problem(write(BASE), ["model_name_or_path=hetero:huge"])
     assert "no builtin dataset" in problem(write(BASE), ["dataset_name=hetero:poems"])
