@@ -18,7 +18,7 @@ def cross_entropy(
         IndexError: a label outside ``[0, V)``.
     """
     x, labels = rows(logits), labels.contiguous()
-    loss, lse = torch.empty(labels.shape), torch.empty(labels.shape)
+    loss, lse = like(labels, torch.float32), like(labels, torch.float32)
     kernels().cross_entropy(
         x.rows, x.width, x.address, x.stride, CODES[logits.dtype], labels.data_ptr(), ignore_index, label_smoothing,
         z_loss, softcap, 0, 0, loss.data_ptr(), lse.data_ptr(), 0, 0, torch.get_num_threads(),

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from hetero.backends.cpu.native import kernels
-from hetero.backends.cpu.views import CODES, like, none, rows
+from hetero.backends.cpu.views import CODES, like, none, per_row, rows
 
 
 def rms_norm(
@@ -30,7 +30,7 @@ def _rms_norm(
     xs = rows(x)
     rs = rows(residual) if residual is not None else None
     w = _weight(weight)
-    y, rstd = like(x), torch.empty(x.shape[:-1])
+    y, rstd = like(x), per_row(x)
     s = like(x) if residual is not None else none(x)
     kernels().rms_norm(
         xs.rows, xs.width, xs.address, xs.stride, rs.address if rs else 0, rs.stride if rs else 0, CODES[x.dtype],
@@ -77,7 +77,7 @@ def layer_norm(
     xs = rows(x)
     weight, bias = _same_dtype(weight, bias)
     w, b = _weight(weight), _weight(bias)
-    y, mean, rstd = like(x), torch.empty(x.shape[:-1]), torch.empty(x.shape[:-1])
+    y, mean, rstd = like(x), per_row(x), per_row(x)
     code = CODES[w.dtype if weight is not None else b.dtype]
     kernels().layer_norm(
         xs.rows, xs.width, xs.address, xs.stride, CODES[x.dtype], w.data_ptr(), b.data_ptr(), code, y.data_ptr(),

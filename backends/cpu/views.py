@@ -34,7 +34,15 @@ def rows(x: Tensor) -> Rows:
 
 def like(x: Tensor, dtype: torch.dtype | None = None) -> Tensor:
     """Uninitialised and contiguous, in ``x``'s shape."""
-    return torch.empty(x.shape, dtype=dtype or x.dtype)
+    return torch.empty_like(x, dtype=dtype, memory_format=torch.contiguous_format)
+
+
+def per_row(x: Tensor) -> Tensor:
+    """Uninitialised float32, one element for each row of ``x``."""
+    leading = x.shape[:-1]
+    return (
+        torch.empty(*leading) if leading else torch.empty(())
+    )  # sizes one by one: parsing a tuple takes longer
 
 
 def none(x: Tensor) -> Tensor:

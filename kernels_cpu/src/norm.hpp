@@ -20,23 +20,23 @@ inline void rms_norm_rows(const hetero_rms_norm_args& a, const float* weight, in
   for (int64_t row = begin; row < end; ++row) {
     const T* x = static_cast<const T*>(a.x) + row * a.x_stride;
     T* y = static_cast<T*>(a.y) + row * n;
-    Sum squares;
+    float squares;
     if constexpr (kResidual) {
       const T* residual = static_cast<const T*>(a.residual) + row * a.residual_stride;
       T* s = static_cast<T*>(a.s) + row * n;
-      for_lanes<Sum::kSlots>(n, [&](int64_t i, auto part, int slot) HETERO_BODY {
+      squares = sum_over<1>(n, [&](int64_t i, auto part) HETERO_BODY {
         const vfloat v = round_to<T>(load(x + i, part) + load(residual + i, part));
         store(s + i, v, part);
-        squares.part[slot] += v * v;
-      });
+        return Terms<1>{v * v};
+      }).of[0];
       x = s;
     } else {
-      for_lanes<Sum::kSlots>(n, [&](int64_t i, auto part, int slot) HETERO_BODY {
+      squares = sum_over<1>(n, [&](int64_t i, auto part) HETERO_BODY {
         const vfloat v = load(x + i, part);
-        squares.part[slot] += v * v;
-      });
+        return Terms<1>{v * v};
+      }).of[0];
     }
-    const float rstd = 1.f / __builtin_sqrtf(squares.total() / float(n) + a.eps);
+    const float rstd = 1.f / __builtin_sqrtf(squares / float(n) + a.eps);
     a.rstd[row] = rstd;
     for_lanes(n, [&](int64_t i, auto part, int) HETERO_BODY {
       vfloat v = load(x + i, part) * rstd;
@@ -106,14 +106,14 @@ inline void norm_backward_rows(const NormBackward& a, const float* weight, int64
     const T* gs = a.gs ? static_cast<const T*>(a.gs) + row * a.gs_stride : nullptr;
     T* dx = static_cast<T*>(a.dx) + row * n;
     const float rstd = a.rstd[row], mean = kCentred ? a.mean[row] : 0.f;
-    Sum sum_h, sum_hx;
-    for_lanes<Sum::kSlots>(n, [&](int64_t i, auto part, int slot) HETERO_BODY {
+    constexpr int kTerms = kCentred ? 2 : 1;
+    const Totals<kTerms> sums_h = sum_over<kTerms>(n, [&](int64_t i, auto part) HETERO_BODY {
       const vfloat h = rounded(load(g + i, part) * load(weight + i, part));
-      const vfloat normed = (load(x + i, part) - mean) * rstd;
-      if constexpr (kCentred) sum_h.part[slot] += h;
-      sum_hx.part[slot] += h * normed;
+      const vfloat product = h * ((load(x + i, part) - mean) * rstd);
+      if constexpr (kCentred) return Terms<2>{product, h};
+      else return Terms<1>{product};
     });
-    const float mean_h = kCentred ? sum_h.total() / float(n) : 0.f, mean_hx = sum_hx.total() / float(n);
+    const float mean_hx = sums_h.of[0] / float(n), mean_h = kCentred ? sums_h.of[kTerms - 1] / float(n) : 0.f;
     for_lanes(n, [&](int64_t i, auto part, int) HETERO_BODY {
       const vfloat grad = load(g + i, part);
       const vfloat normed = (load(x + i, part) - mean) * rstd;
@@ -173,14 +173,14 @@ inline void layer_norm_rows(const hetero_layer_norm_args& a, const float* weight
   for (int64_t row = begin; row < end; ++row) {
     const T* x = static_cast<const T*>(a.x) + row * a.x_stride;
     T* y = static_cast<T*>(a.y) + row * n;
-    Sum sum, squares;
-    for_lanes<Sum::kSlots>(n, [&](int64_t i, auto part, int slot) HETERO_BODY { sum.part[slot] += load(x + i, part); });
-    const float mean = sum.total() / float(n);
-    for_lanes<Sum::kSlots>(n, [&](int64_t i, auto part, int slot) HETERO_BODY {
+    const float mean = sum_over<1>(n, [&](int64_t i, auto part) HETERO_BODY {
+      return Terms<1>{load(x + i, part)};
+    }).of[0] / float(n);
+    const float squares = sum_over<1>(n, [&](int64_t i, auto part) HETERO_BODY {
       const vfloat d = keep(load(x + i, part) - mean, part, 0.f);
-      squares.part[slot] += d * d;
-    });
-    const float rstd = 1.f / __builtin_sqrtf(squares.total() / float(n) + a.eps);
+      return Terms<1>{d * d};
+    }).of[0];
+    const float rstd = 1.f / __builtin_sqrtf(squares / float(n) + a.eps);
     a.mean[row] = mean;
     a.rstd[row] = rstd;
     for_lanes(n, [&](int64_t i, auto part, int) HETERO_BODY {

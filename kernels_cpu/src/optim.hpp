@@ -93,13 +93,11 @@ int clip(const hetero_clip_args* args, int threads) {
       const G* grad = static_cast<const G*>(a.grads[t]) + at;
       double total = 0;  // float32 sums stay short, so that they stay accurate
       for (int64_t start = 0; start < size; start += kShortSum) {
-        Sum sum;
         const int64_t n = size - start < kShortSum ? size - start : kShortSum;
-        for_lanes<Sum::kSlots>(n, [&](int64_t i, auto part, int slot) HETERO_BODY {
+        total += sum_over<1>(n, [&](int64_t i, auto part) HETERO_BODY {
           const vfloat v = load(grad + start + i, part);
-          sum.part[slot] += v * v;
-        });
-        total += sum.total();
+          return Terms<1>{v * v};
+        }).of[0];
       }
       squares[block] = total;
     });

@@ -179,8 +179,36 @@ HETERO_INLINE void for_lanes(int64_t n, Body body) {
 struct Sum {
   static constexpr int kSlots = 4;
   vfloat part[kSlots] = {};
-  HETERO_INLINE float total() const { return sum_lanes((part[0] + part[1]) + (part[2] + part[3])); }
+  HETERO_INLINE vfloat joined() const { return (part[0] + part[1]) + (part[2] + part[3]); }
+  HETERO_INLINE float total() const { return sum_lanes(joined()); }
 };
+
+// Sums over 0..n of the K terms that body(index, part) returns. Short sums are added up to longer ones, which keeps
+// the rounding error near that of pairwise summation.
+template <int K>
+struct Terms {
+  vfloat of[K];
+};
+template <int K>
+struct Totals {
+  float of[K];
+};
+template <int K, typename Body>
+HETERO_INLINE Totals<K> sum_over(int64_t n, Body body) {
+  constexpr int64_t kShort = 16 * Sum::kSlots * kLanes;
+  vfloat longer[K] = {};
+  for (int64_t start = 0; start < n; start += kShort) {
+    Sum recent[K];
+    for_lanes<Sum::kSlots>(n - start < kShort ? n - start : kShort, [&](int64_t i, auto part, int slot) HETERO_BODY {
+      const Terms<K> terms = body(start + i, part);
+      for (int k = 0; k < K; ++k) recent[k].part[slot] += terms.of[k];
+    });
+    for (int k = 0; k < K; ++k) longer[k] += recent[k].joined();
+  }
+  Totals<K> totals;
+  for (int k = 0; k < K; ++k) totals.of[k] = sum_lanes(longer[k]);
+  return totals;
+}
 
 // f(T*) for the storage type of a dtype code; the caller has checked the code.
 template <typename F>
