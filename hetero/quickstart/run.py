@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -138,11 +137,9 @@ class _Quickstart:
         if adapter is not None:
             from peft import PeftModel
 
-            with warnings.catch_warnings():
-                # PEFT asks newer Transformers for a property by its old name.
-                warnings.filterwarnings(
-                    "ignore", message=".*is_gradient_checkpointing", category=FutureWarning
-                )
+            from hetero.train.model.lora import quiet_peft
+
+            with quiet_peft():
                 model = PeftModel.from_pretrained(model, adapter).merge_and_unload()
         prompts = [problem.prompt for problem in problems.held_out]
         return generate(model, tokenizer, self.device, prompts, max_new_tokens=MAX_NEW_TOKENS)

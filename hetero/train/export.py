@@ -156,4 +156,7 @@ def _load_back(folder: Path, like: Any) -> Any:
         return AutoModelForCausalLM.from_pretrained(str(folder), dtype="auto", local_files_only=True).eval()
     from peft import PeftModel
 
-    return PeftModel.from_pretrained(like.unload(), str(folder), autocast_adapter_dtype=False).eval()
+    from hetero.train.model.lora import quiet_peft
+
+    with quiet_peft():
+        return PeftModel.from_pretrained(like.unload(), str(folder), autocast_adapter_dtype=False).eval()

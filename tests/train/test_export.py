@@ -1,3 +1,4 @@
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -48,7 +49,9 @@ def test_an_adapter_exports_for_peft_and_merged(
     train(**LORA, dtype=dtype)
     base, _ = load(make_recipe(dtype=dtype), hetero.device("cpu"))
     before = probe(base.eval())
-    adapter = export(tmp_path / "run", tmp_path / "adapter")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", FutureWarning)
+        adapter = export(tmp_path / "run", tmp_path / "adapter")
     assert {"adapter_config.json", "adapter_model.safetensors"} <= {p.name for p in adapter.iterdir()}
     expected = probe(PeftModel.from_pretrained(base, str(adapter)).eval())
     assert (expected - before).abs().max() > 1e-2  # it has learnt something

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,11 +84,17 @@ def add_lora(
         modules_to_save=saved or None,
         task_type="CAUSAL_LM",
     )
-    with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
-        # PEFT asks newer Transformers for a property by its old name; the user can do nothing about it.
-        warnings.filterwarnings("ignore", message=".*is_gradient_checkpointing", category=FutureWarning)
+    with torch.random.fork_rng(devices=[]), quiet_peft():
         torch.manual_seed(seed)
         return get_peft_model(model, config, autocast_adapter_dtype=False)
+
+
+@contextlib.contextmanager
+def quiet_peft() -> Iterator[None]:
+    """Without the warning that PEFT asks newer Transformers for a property by its old name."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*is_gradient_checkpointing", category=FutureWarning)
+        yield
 
 
 def _matches(name: str, target: str) -> bool:

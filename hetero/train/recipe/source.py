@@ -128,7 +128,10 @@ def parse_override(text: str) -> Entry:
         raise
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         problem = getattr(error, "problem", None) or error
-        raise RecipeError(f"override {text!r}: the value is not valid YAML: {problem}") from error
+        raise RecipeError(
+            f"override {text!r}: the value is not valid YAML: {problem} (text that is no YAML goes in quotes, "
+            f"within those of the shell: '{key}=\"...\"')"
+        ) from error
     finally:
         loader.dispose()
     return Entry(key, parsed, f"override {text!r}", override=True)

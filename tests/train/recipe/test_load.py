@@ -188,6 +188,7 @@ def test_overrides_replace_lines(write):
         ("lerning_rate=1", "did you mean 'learning_rate'"),
         ("=1", "key=value"),
         ("lr=[1", "not valid YAML"),
+        ("ops=*=reference", "goes in quotes, within those of the shell: 'ops=\"...\"'"),
         ("lora_r=2", "lora_r has no effect"),
     ],
 )
