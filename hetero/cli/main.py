@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import os
 import sys
 
 import typer
@@ -38,12 +40,18 @@ def _version(version: bool = typer.Option(False, "--version", help="Print the ve
 
 def main() -> None:
     """Run the command line. A :class:`HeteroError` is printed as one message and exits with code 2."""
+    _make_writable()
     try:
         app()
     except HeteroError as error:
         print(f"hetero: {error}", file=sys.stderr)
         sys.exit(2)
-    except BrokenPipeError:
-        # The reader of our output went away (`hetero ... | head`): not a failure of ours.
-        sys.stderr.close()
-        sys.exit(141)
+
+
+def _make_writable() -> None:
+    """Let no print fail for a closed stream (`>&-`) or for a letter that the terminal's encoding lacks."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - for the rest of the process
+        elif isinstance(stream := getattr(sys, name), io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
