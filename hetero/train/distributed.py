@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
+
+# No broadcast of buffers in each forward pass. Torch 2.13 renamed the argument.
+_RENAMED = "forward_sync_buffers" in inspect.signature(DistributedDataParallel).parameters
+_KEEP_BUFFERS: dict[str, Any] = {"forward_sync_buffers" if _RENAMED else "broadcast_buffers": False}
 
 
 def on_rank_0(comm: Communicator, compute: Callable[[], T]) -> T:
@@ -69,8 +74,8 @@ class Engine:
                 self._module,
                 device_ids=None if device.type == "cpu" else [device.index],
                 process_group=comm.group,
-                broadcast_buffers=False,
                 gradient_as_bucket_view=True,
+                **_KEEP_BUFFERS,
             )
 
     def forward_backward(self, batch: Batch, items: Tensor | int, *, last: bool) -> tuple[Tensor, Sums]:

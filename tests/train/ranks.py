@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,9 @@ def _steps(
     tokenizer = tiny_tokenizer()
     model = tiny_model(tokenizer, seed=1).train()
     algorithm = SFT(given, tokenizer)
-    engine = Engine(model, algorithm, ranks.device, ranks)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        engine = Engine(model, algorithm, ranks.device, ranks)
     stepper = Stepper(model, algorithm, engine, AdamW(model.named_parameters(), 1e-3), 1e9)
     examples = list(build(given, tokenizer)[0])[:rows]
     sampler = Sampler(rows, size, rank=ranks.rank, world_size=ranks.world_size, shuffle=False)
