@@ -70,21 +70,22 @@ class Engine:
         self._device, self._comm = device, comm
         self._module: nn.Module = _LossModule(model, algorithm)
         if comm.world_size > 1:
-            self._module = DistributedDataParallel(
-                self._module,
-                device_ids=None if device.type == "cpu" else [device.index],
-                process_group=comm.group,
-                gradient_as_bucket_view=True,
-                **_KEEP_BUFFERS,
-            )
+            with comm.guard("the comparison of models across ranks"):
+                self._module = DistributedDataParallel(
+                    self._module,
+                    device_ids=None if device.type == "cpu" else [device.index],
+                    process_group=comm.group,
+                    gradient_as_bucket_view=True,
+                    **_KEEP_BUFFERS,
+                )
 
     def forward_backward(self, batch: Batch, items: Tensor | int, *, last: bool) -> tuple[Tensor, Sums]:
         """One micro-batch; returns its detached loss share and metric sums on the device."""
         module = self._module
-        quiet: AbstractContextManager[None] = contextlib.nullcontext()
-        if isinstance(module, DistributedDataParallel) and not last:
-            quiet = module.no_sync()
-        with quiet:
+        context: AbstractContextManager[None] = contextlib.nullcontext()
+        if isinstance(module, DistributedDataParallel):
+            context = self._comm.guard("the sum of gradients over ranks") if last else module.no_sync()
+        with context:
             loss, sums = module(self.to_device(batch), items)
             (loss * self._comm.world_size).backward()
         return loss.detach(), sums

@@ -108,6 +108,14 @@ def test_two_ranks_stop_together_and_resume_bit_for_bit(path: str, tmp_path: Pat
         run(recipe.load(Path(path), [parts, "resume_from_checkpoint=true"]), hetero.device("cpu"))
 
 
+def test_a_rank_killed_in_the_backward_pass_is_named_by_the_other(path: str, tmp_path: Path) -> None:
+    args = [path, [f"output_dir={tmp_path / 'run'}", "gradient_accumulation_steps=1"]]
+    other, killed = spawn(ranks.killed_in_backward, 2, args=args, check=False, timeout=250)
+    assert killed.code == -signal.SIGKILL
+    assert other.result["error"] == "PeerLost"
+    assert "lost rank 1 during the sum of gradients over ranks, number " in other.result["message"]
+
+
 def test_killed_and_resumed_equals_never_killed(path: str, tmp_path: Path) -> None:
     def go(name: str, *overrides: str) -> None:
         keys = ["save_steps=1", f"output_dir={tmp_path / name}", *overrides]
