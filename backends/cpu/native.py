@@ -8,6 +8,7 @@ from functools import cache
 from types import ModuleType
 
 from hetero.backends.cpu import isa
+from hetero.errors import BackendError
 
 MODULE = "hetero.backends.cpu._kernels"
 
@@ -20,7 +21,7 @@ def load() -> ModuleType | None:
         None, after one warning, when the package was installed without them.
 
     Raises:
-        BackendError: ``HETERO_CPU_ISA`` asks for what this CPU cannot run.
+        BackendError: ``HETERO_CPU_ISA`` asks for what this CPU or these kernels cannot run.
     """
     try:
         module = importlib.import_module(MODULE)
@@ -33,7 +34,13 @@ def load() -> ModuleType | None:
             stacklevel=2,
         )
         return None
-    module.set_isa(isa.detect())
+    level, built = isa.detect(), module.available_isas()
+    if level not in built:
+        raise BackendError(
+            f"hetero's CPU kernels have nothing built for {level} that runs here, only for {', '.join(built)}: "
+            "set HETERO_CPU_ISA to one of these, or install hetero again on this machine"
+        )
+    module.set_isa(level)
     return module
 
 

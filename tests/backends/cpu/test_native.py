@@ -13,6 +13,7 @@ import torch
 
 from hetero.backends.cpu import isa as isa_module
 from hetero.backends.cpu import native, ops
+from hetero.errors import BackendError
 from hetero.ops import registry
 
 SOURCES = Path(__file__).parents[3] / "kernels_cpu"
@@ -43,14 +44,22 @@ def test_built_from_these_sources(kernels: ModuleType) -> None:
 def test_environment_chooses_the_build(kernels: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     before = kernels.isa()
     monkeypatch.setenv("HETERO_CPU_ISA", "generic")
-    isa_module.detect.cache_clear() if hasattr(isa_module.detect, "cache_clear") else None
     native.load.cache_clear()
     try:
         assert native.kernels().isa() == "generic"
     finally:
         native.load.cache_clear()
-        isa_module.detect.cache_clear() if hasattr(isa_module.detect, "cache_clear") else None
         kernels.set_isa(before)
+
+
+def test_a_level_that_was_not_built_is_named(kernels: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(isa_module, "detect", lambda: "sve2")
+    native.load.cache_clear()
+    try:
+        with pytest.raises(BackendError, match="nothing built for sve2.*generic"):
+            native.load()
+    finally:
+        native.load.cache_clear()
 
 
 def test_without_the_module_one_warning_and_no_implementations(monkeypatch: pytest.MonkeyPatch) -> None:
