@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch.autograd import forward_ad
 from torch.autograd.function import once_differentiable
 
 from hetero.ops import registry
@@ -97,6 +98,8 @@ def _autograd(op: Op, backward: Pass) -> Any:
     Function.__name__ = Function.__qualname__ = f"hetero_{op.name}"
 
     def apply(*args: Any) -> Any:
+        if forward_ad._current_level >= 0:  # refuses tangents, which the operators by themselves would lose
+            return Function.apply(*args)
         if torch.is_grad_enabled():
             for i in differentiable:
                 if args[i] is not None and args[i].requires_grad:

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from hetero.errors import OpError
 from hetero.ops.definitions import shapes
+from hetero.ops.definitions.devices import one_device
 from hetero.ops.definitions.precision import wide_dtype
 from hetero.ops.library import declare
 from hetero.ops.spec import Cost, Op, Pass, Sample
@@ -72,12 +73,22 @@ def _prepare(
                 raise OpError(
                     f"adamw: {name}[{i}] has shape {tuple(t.shape)}, its parameter {tuple(p.shape)}"
                 )
+            if t.device != p.device:
+                raise OpError(f"adamw: {name}[{i}] is on {t.device}, its parameter on {p.device}")
             if name != "grads" and t.dtype != wide_dtype(p.dtype):
                 raise OpError(f"adamw: {name}[{i}] is {t.dtype}; state is {wide_dtype(p.dtype)}")
-    if len({p.dtype for p in params}) > 1 or len({g.dtype for g in grads}) > 1:
+    if len({(p.dtype, p.device) for p in params}) > 1 or len({g.dtype for g in grads}) > 1:
         raise OpError(
-            "adamw: the params of one call must have one dtype, and so must the grads; group them by dtype"
+            "adamw: the params of one call must have one dtype and one device, the grads one dtype; group them"
         )
+    if params and grad_scale is not None:
+        one_device("adamw", params[0], grad_scale=grad_scale)
+        if grad_scale.dim() or grad_scale.dtype != torch.float32:
+            raise OpError(
+                f"adamw: grad_scale must be a 0-dim float32 tensor, got {grad_scale.dtype} {tuple(grad_scale.shape)}"
+            )
+    if not (0 <= beta1 < 1 and 0 <= beta2 < 1):
+        raise OpError(f"adamw: beta1={beta1} and beta2={beta2} must be in [0, 1)")
     if step < 1:
         raise OpError(f"adamw: step={step}; the first step is 1")
     return (

@@ -32,11 +32,12 @@ def _fake(grads: list[Tensor], max_norm: float) -> Tensor:
 
 
 def _prepare(grads: Sequence[Tensor], max_norm: float) -> tuple[Any, ...]:
+    grads = list(grads)
     if not max_norm > 0:
         raise OpError(f"clip_grad_norm: max_norm={max_norm} must be positive (inf only measures)")
     if len({g.dtype for g in grads}) > 1 or len({g.device for g in grads}) > 1:
         raise OpError("clip_grad_norm: the grads of one call must have one dtype and one device")
-    return list(grads), float(max_norm)
+    return grads, float(max_norm)
 
 
 def _samples(device: torch.device, dtype: torch.dtype, generator: torch.Generator) -> Iterator[Sample]:

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from hetero.errors import OpError
 from hetero.ops.definitions import shapes
+from hetero.ops.definitions.devices import one_device
 from hetero.ops.definitions.precision import wide
 from hetero.ops.library import declare
 from hetero.ops.spec import Cost, Op, Pass, Sample
@@ -118,11 +119,17 @@ def _prepare(
     softcap: float | None = None,
     reduction: str = "mean",
 ) -> tuple[Any, ...]:
-    if logits.dim() == 0 or labels.shape != logits.shape[:-1] or labels.dtype != torch.int64:
+    if (
+        logits.dim() == 0
+        or logits.shape[-1] == 0
+        or labels.shape != logits.shape[:-1]
+        or labels.dtype != torch.int64
+    ):
         raise OpError(
             f"cross_entropy: labels must be int64 {tuple(logits.shape[:-1])} for logits {tuple(logits.shape)}, "
-            f"got {labels.dtype} {tuple(labels.shape)} (classes are the last dimension)"
+            f"got {labels.dtype} {tuple(labels.shape)} (classes, at least one, are the last dimension)"
         )
+    one_device("cross_entropy", logits, labels=labels)
     check_loss_options("cross_entropy", label_smoothing, reduction)
     rows = logits.reshape(-1, logits.shape[-1])
     return rows, labels.reshape(-1), ignore_index, label_smoothing, z_loss, softcap or 0.0

@@ -15,6 +15,7 @@ from torch import Tensor
 from hetero.errors import OpError
 from hetero.ops.definitions import rms_norm as plain
 from hetero.ops.definitions import shapes
+from hetero.ops.definitions.devices import one_device
 from hetero.ops.definitions.precision import wide
 from hetero.ops.library import declare
 from hetero.ops.spec import Cost, Op, Pass, Sample
@@ -62,6 +63,7 @@ def _prepare(
             f"fused_add_rms_norm: residual is {residual.dtype} {tuple(residual.shape)}, "
             f"x is {x.dtype} {tuple(x.shape)}; they must agree"
         )
+    one_device("fused_add_rms_norm", x, residual=residual)
     return x, residual, weight, eps, offset, casting
 
 

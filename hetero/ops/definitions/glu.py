@@ -18,6 +18,7 @@ from torch.nn import functional as F
 
 from hetero.errors import OpError
 from hetero.ops.definitions import shapes
+from hetero.ops.definitions.devices import one_device
 from hetero.ops.definitions.precision import wide
 from hetero.ops.library import declare
 from hetero.ops.spec import Cost, Op, Pass, Sample
@@ -31,6 +32,7 @@ def _check(name: str, gate: Tensor, up: Tensor) -> None:
             f"{name}: gate is {gate.dtype} {tuple(gate.shape)}, up is {up.dtype} {tuple(up.shape)}; "
             "they must be floating-point and agree"
         )
+    one_device(name, gate, up=up)
 
 
 def _pairs(

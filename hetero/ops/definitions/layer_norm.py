@@ -15,6 +15,7 @@ from torch import Tensor
 
 from hetero.errors import OpError
 from hetero.ops.definitions import shapes
+from hetero.ops.definitions.devices import one_device
 from hetero.ops.definitions.precision import wide
 from hetero.ops.library import declare
 from hetero.ops.spec import Cost, Op, Pass, Sample
@@ -77,6 +78,7 @@ def _prepare(
     for name, p in (("weight", weight), ("bias", bias)):
         if p is not None and tuple(p.shape) != (x.shape[-1],):
             raise OpError(f"layer_norm: {name} has shape {tuple(p.shape)}, expected ({x.shape[-1]},)")
+    one_device("layer_norm", x, weight=weight, bias=bias)
     return x, weight, bias, eps
 
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from hetero.errors import OpError
+from hetero.ops.definitions.devices import one_device
 from hetero.ops.definitions.precision import wide, wide_dtype
 
 #: Upper bound for the elements of one chunk of logits (64 MiB in float32).
@@ -77,6 +78,7 @@ def prepare(
     """Check the operands; return ``hidden`` as [N, H] and ``labels`` as [N]."""
     if (
         weight.dim() != 2
+        or 0 in weight.shape
         or hidden.dim() == 0
         or hidden.shape[-1] != weight.shape[1]
         or hidden.dtype != weight.dtype
@@ -93,4 +95,5 @@ def prepare(
         raise OpError(
             f"{name}: bias {bias.dtype} {tuple(bias.shape)} does not fit weight {tuple(weight.shape)}"
         )
+    one_device(name, hidden, weight=weight, labels=labels, bias=bias)
     return hidden.reshape(-1, hidden.shape[-1]), labels.reshape(-1)

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from hetero.errors import OpError
 from hetero.ops.definitions import shapes
+from hetero.ops.definitions.devices import one_device
 from hetero.ops.definitions.precision import wide
 from hetero.ops.library import declare
 from hetero.ops.spec import Cost, Op, Pass, Sample
@@ -77,6 +78,7 @@ def check(name: str, x: Tensor, weight: Tensor | None, casting: str) -> None:
         raise OpError(
             f"{name}: weight has shape {tuple(weight.shape)}, expected ({x.shape[-1]},) from x {tuple(x.shape)}"
         )
+    one_device(name, x, weight=weight)
     if casting not in CASTINGS:
         raise OpError(f"{name}: casting={casting!r} is not one of {CASTINGS}")
 

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from hetero.errors import OpError
 from hetero.ops.definitions import shapes
+from hetero.ops.definitions.devices import one_device
 from hetero.ops.definitions.precision import wide
 from hetero.ops.library import declare
 from hetero.ops.spec import Cost, Op, Pass, Sample
@@ -86,10 +87,11 @@ def _prepare(
     if unsqueeze_dim == 1:
         q, k = q.transpose(1, 2), k.transpose(1, 2)
     batch, tokens, _, dim = q.shape
-    if k.shape[:2] != q.shape[:2] or k.shape[-1] != dim or k.dtype != q.dtype:
+    if k.shape[:2] != q.shape[:2] or k.shape[-1] != dim or k.dtype != q.dtype or not q.is_floating_point():
         _fail(
             f"q {q.dtype} {tuple(q.shape)} and k {k.dtype} {tuple(k.shape)} (batch, tokens, heads, dim) do not fit"
         )
+    one_device("rope", q, k=k, cos=cos, sin=sin, positions=positions)
     width = cos.shape[-1]
     turning = width if rotary_dim is None else rotary_dim
     if cos.shape != sin.shape or turning not in (width, 2 * width) or turning % 2 or turning > dim:
@@ -100,6 +102,8 @@ def _prepare(
     if turning == width:  # each angle stands twice: keep one
         cos, sin = (t[..., 0::2] if interleaved else t[..., : width // 2] for t in (cos, sin))
     if positions is not None:
+        if positions.dtype != torch.int64:
+            _fail(f"positions must be int64, got {positions.dtype}")
         if positions.dim() == 1:
             positions = positions[None]
         if cos.dim() != 2 or positions.shape not in ((batch, tokens), (1, tokens)):
