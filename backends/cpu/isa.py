@@ -9,7 +9,6 @@ from functools import cache
 from pathlib import Path
 
 from hetero.errors import BackendError
-from hetero.ops import conformance
 
 #: Best first; each needs all of its flags.
 LEVELS = {
@@ -61,6 +60,8 @@ def detect() -> str:
     able = supported(flags(cpuinfo()))
     wanted = os.environ.get("HETERO_CPU_ISA")
     if not wanted:
+        from hetero.ops import conformance  # imports torch, which listing backends must not
+
         proven = conformance.archs("cpu")
         return next((level for level in able if arch(level) in proven), able[0])
     if wanted not in able:
