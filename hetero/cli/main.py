@@ -39,12 +39,20 @@ def _version(version: bool = typer.Option(False, "--version", help="Print the ve
 
 
 def main() -> None:
-    """Run the command line. A :class:`HeteroError` is printed as one message and exits with code 2."""
+    """Run the command line.
+
+    A :class:`HeteroError`, or a file that cannot be read or written, is one message and exits with code 2.
+    """
     _make_writable()
     try:
         app()
     except HeteroError as error:
         print(f"hetero: {error}", file=sys.stderr)
+        sys.exit(2)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        print(f"hetero: {error.filename}: {error.strerror}", file=sys.stderr)
         sys.exit(2)
 
 

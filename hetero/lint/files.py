@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import stat
 import tokenize
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -43,6 +44,8 @@ def check(paths: Iterable[Path]) -> Report:
                 report.errors.append(f"{file}: not checked, cannot be read: {error.strerror or error}")
             except UnicodeDecodeError as error:
                 report.errors.append(f"{file}: not checked, not text: {error}")
+            except (RecursionError, MemoryError):  # what Python's parser raises for thousands of brackets
+                report.errors.append(f"{file}: not checked, nested too deeply")
             except (SyntaxError, ValueError) as error:  # ValueError: a null byte, on older Pythons
                 line = getattr(error, "lineno", None) or 1
                 report.errors.append(
@@ -52,7 +55,7 @@ def check(paths: Iterable[Path]) -> Report:
 
 
 def _python_files(path: Path) -> Iterator[Path]:
-    if path.is_file():
+    if not path.is_dir():
         yield path
         return
     for child in sorted(path.iterdir()):
@@ -66,6 +69,8 @@ def _python_files(path: Path) -> Iterator[Path]:
 
 def _read(file: Path) -> str:
     """The source, decoded as Python would (coding comment, byte-order mark)."""
+    if not stat.S_ISREG(file.stat().st_mode):  # a FIFO would be waited for without end
+        raise OSError("not a regular file")
     raw = file.read_bytes()
     encoding, _ = tokenize.detect_encoding(io.BytesIO(raw).readline)
     return raw.decode(encoding)

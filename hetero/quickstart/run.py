@@ -51,6 +51,11 @@ class _Quickstart:
         from hetero.train import run as train
 
         cache = self.workdir / ".cache" / "quickstart"
+        if not RECIPE.is_file():
+            raise RecipeError(
+                f"{RECIPE} is missing: the quickstart runs in a clone of the repository, installed with "
+                "`pip install -e '.[quickstart]'`"
+            )
         with self._timed("total"):
             problems = task.build()
             _hide_transformers_bars()
@@ -86,11 +91,6 @@ class _Quickstart:
     def _recipe(self, model: Path, data: Path) -> Recipe:
         from hetero.train.recipe import load
 
-        if not RECIPE.is_file():
-            raise RecipeError(
-                f"{RECIPE} is missing: the quickstart runs in a clone of the repository, installed with "
-                "`pip install -e '.[quickstart]'`"
-            )
         changes: dict[str, str | int] = {
             "model_name_or_path": str(model.resolve()),
             "dataset_name": str(data.resolve()),

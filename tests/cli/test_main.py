@@ -29,6 +29,17 @@ def test_an_error_is_one_message_and_code_2(tmp_path: Path) -> None:
     assert done.stderr == "hetero: the recipe nowhere.yaml does not exist\n" and not done.stdout
 
 
+@pytest.mark.parametrize(
+    "command", ["new-backend " + "a" * 300, "new-backend acme --dir file/x", "export . --to " + "a" * 300]
+)
+def test_a_place_that_cannot_be_written_is_one_message(tmp_path: Path, command: str) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "config.json").write_text("{}")
+    done = shell(f"{HETERO} {command}", tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.startswith("hetero: ") and done.stderr.count("\n") == 1
+
+
 @pytest.mark.parametrize("command", ["--version", "doctor", "--help"])
 @pytest.mark.parametrize("ending", [">&-", ">&- 2>&-", "| true"])
 def test_a_reader_that_is_gone_is_no_traceback(tmp_path: Path, command: str, ending: str) -> None:

@@ -31,11 +31,14 @@ def test_a_file_that_cannot_be_checked_is_named_and_the_rest_is_checked(tmp_path
     write(tmp_path / "d_coding.py", b"# -*- coding: klingon -*-\n")
     write(tmp_path / "e_dangling.py").unlink()
     os.symlink(tmp_path / "gone.py", tmp_path / "e_dangling.py")
-    write(tmp_path / "f_good.py")
+    write(tmp_path / "f_deep.py", "x = " + "(" * 5000)
+    write(tmp_path / "g_deep.py", "x = " + "-" * 100_000 + "1")
+    os.mkfifo(tmp_path / "h_fifo.py")
+    write(tmp_path / "z_good.py")
     report = check([tmp_path])
-    assert len(report.findings) == 1 and len(report.errors) == 5, report.errors
+    assert len(report.findings) == 1 and len(report.errors) == 8, report.errors
     assert "a_syntax.py:1: not checked, not valid Python" in report.errors[0]
-    for error, name in zip(report.errors, "abcde", strict=True):
+    for error, name in zip(report.errors, "abcdefgh", strict=True):
         assert f"{name}_" in error
 
 
@@ -47,5 +50,9 @@ def test_encodings_as_python_reads_them(tmp_path):
 
 
 def test_a_path_that_does_not_exist(tmp_path):
+    os.mkfifo(tmp_path / "fifo")
+    assert check([tmp_path / "fifo"]).errors == [
+        f"{tmp_path / 'fifo'}: not checked, cannot be read: not a regular file"
+    ]
     with pytest.raises(HeteroError, match=r"gone\.py does not exist"):
         check([tmp_path / "gone.py"])

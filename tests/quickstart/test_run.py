@@ -53,7 +53,8 @@ def test_the_untrained_models_answers_are_kept(tiny_base: Path, capsys: pytest.C
 def test_a_missing_recipe_is_explained(tiny_base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(quickstart, "RECIPE", tiny_base / "quickstart.yaml")
     with pytest.raises(HeteroError, match="runs in a clone of the repository"):
-        quickstart.run(hetero.device("cpu"), tiny_base)
+        quickstart.run(hetero.device("cpu"), tiny_base / "elsewhere")
+    assert not (tiny_base / "elsewhere").exists()  # said before any download
 
 
 @pytest.mark.slow
