@@ -31,7 +31,7 @@ def generate(
     prompts: Sequence[Prompt],
     *,
     max_new_tokens: int,
-    batch_size: int = 25,
+    batch_size: int = 50,
 ) -> Answers:
     """The most likely continuation of each conversation, at most ``max_new_tokens`` tokens.
 

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from hetero.train.recipe import Recipe
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "quickstart.yaml"
-#: Enough for the longest answer three times over: the untrained model may repeat the question first.
-MAX_NEW_TOKENS = 64
+#: Twice the longest answer: the untrained model may repeat the question first.
+MAX_NEW_TOKENS = 48
 
 
 def run(device: Device, workdir: Path, steps: int | None = None) -> int:
