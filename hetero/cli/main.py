@@ -54,6 +54,16 @@ def main() -> None:
             raise
         print(f"hetero: {error.filename}: {error.strerror}", file=sys.stderr)
         sys.exit(2)
+    finally:
+        _flush()
+
+
+def _flush() -> None:
+    """Write out what is buffered. A reader that is gone (`| head`) is nothing that Python need report at exit."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _make_writable() -> None:

@@ -135,10 +135,10 @@ def _widened(value: Any, generator: torch.Generator | None = None) -> Any:
 def _unseen(pass_: Pass, args: tuple[Any, ...], exact: Sequence[Tensor]) -> list[Tensor]:
     """How far each output moves when the inputs move by one rounding: the most of several draws.
 
-    With few elements one draw says little, and drawing is cheap; with many, one draw has every case in it.
+    With few elements one draw says little, and drawing is cheap; with many, one draw has most cases in it.
     """
     generator = torch.Generator().manual_seed(0)
-    draws = 16 if sum(t.numel() for t in exact) < 256 else 1
+    draws = max(2, min(16, 8192 // max(1, sum(t.numel() for t in exact))))
     most = [torch.zeros_like(e) for e in exact]
     for _ in range(draws):
         moved = _results(pass_, pass_.reference, _widened(list(args), generator))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from hetero.train.recipe import Recipe
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "quickstart.yaml"
-#: Twice the longest answer: the untrained model may repeat the question first.
+#: Three times the longest answer: the untrained model may repeat the question first.
 MAX_NEW_TOKENS = 48
 
 

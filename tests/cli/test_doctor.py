@@ -17,7 +17,7 @@ def test_the_tables_show_every_backend_its_evidence_and_the_kernels(capsys):
         "metax",
         "cuda",
         "cpu:0",
-        "not a CUDA build",
+        "to use it: an NVIDIA driver",
         "--device=cpu",
         "torch_npu",
         "rms_norm",

@@ -111,7 +111,7 @@ def test_resources_are_limited(template, monkeypatch):
 
 @pytest.mark.parametrize("template", HOSTILE)
 def test_the_job_that_breaks_a_limit_is_found(template, monkeypatch):
-    monkeypatch.setattr("hetero.train.data.renderer.SECONDS", 0.3)
+    monkeypatch.setattr("hetero.train.data.renderer.SECONDS", 1.5)  # compiling the template counts
     picky = "{% if messages[0].content == 'bad' %}" + template + "{% endif %}ok"
     jobs = [
         Job([{"role": "user", "content": content}], {}, [(1, False)]) for content in ("a", "b", "bad", "c")
