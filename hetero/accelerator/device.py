@@ -149,7 +149,8 @@ class Device:
         """Answer of the first of ``names`` that the device module, or else ``torch.accelerator``, has."""
         import torch
 
-        current = torch.accelerator.current_accelerator()
+        # Up to torch 2.6 asking raises where there is none.
+        current = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
         generic = (torch.accelerator,) if current is not None and current.type == self.type else ()
         for module in (self.module, *generic):
             for name in names:
