@@ -29,7 +29,7 @@ inline void for_blocks(int64_t count, const int64_t* sizes, int threads, Body bo
 }
 
 struct AdamWStep {
-  float beta1, one_minus_beta1, beta2, one_minus_beta2, eps, keep, step_size, root_bias2, grad_scale;
+  float beta1, one_minus_beta1, beta2, one_minus_beta2, eps, keep, step_size, inverse_root_bias2, grad_scale;
 };
 
 template <typename P, typename G, bool kMaster>
@@ -44,7 +44,7 @@ inline void adamw_block(P* param, const G* grad, float* m, float* v, float* mast
     const vfloat new_v = load(v + i, part) * s.beta2 + g * g * s.one_minus_beta2;
     vfloat root;
     for (int lane = 0; lane < kLanes; ++lane) root[lane] = __builtin_sqrtf(new_v[lane]);
-    p = p * s.keep - s.step_size * new_m / (root / s.root_bias2 + s.eps);
+    p = p * s.keep - s.step_size * new_m / (root * s.inverse_root_bias2 + s.eps);
     store(m + i, new_m, part);
     store(v + i, new_v, part);
     if constexpr (kMaster) store(master + i, p, part);
@@ -62,7 +62,7 @@ int adamw(const hetero_adamw_args* args, int threads) {
                        float(a.eps),
                        float(1. - a.lr * a.weight_decay),
                        float(a.lr / bias1),
-                       float(std::sqrt(bias2)),
+                       float(1. / std::sqrt(bias2)),
                        a.grad_scale ? *a.grad_scale : 1.f};
   for_blocks(a.count, a.sizes, threads, [&](int64_t t, int64_t at, int64_t size, int64_t) {
     with_type(a.param_dtypes[t], [&](auto p) {
