@@ -1,0 +1,145 @@
+#include "operator.h"
+
+#include <cstdlib>
+#include <fstream>
+#include <mutex>
+#include <set>
+
+namespace cann {
+namespace {
+
+constexpr int kNullParameter = 161001, kBadParameter = 161002, kInnerError = 561000;
+
+std::vector<std::string>& registered() {
+  static auto* names = new std::vector<std::string>;
+  return *names;
+}
+
+// Names of the operators this process ran, appended to the file that HETERO_CANN_COVERAGE names.
+struct Coverage {
+  std::mutex lock;
+  std::set<std::string> ran;
+  const char* path = std::getenv("HETERO_CANN_COVERAGE");
+
+  void note(const char* name) {
+    if (!path) return;
+    std::lock_guard<std::mutex> hold(lock);
+    if (ran.insert(name).second) std::ofstream(path, std::ios::app) << std::string(name) + "\n";  // at once: processes may be killed
+  }
+};
+
+Coverage& coverage() {
+  static auto* all = new Coverage;
+  return *all;
+}
+
+std::string first_line(const c10::Error& error) {
+  const std::string text = error.what_without_backtrace();
+  return text;
+}
+
+// Bytes a strided view spans from its first element.
+size_t span(const aclTensor* t) {
+  int64_t last = 0;
+  for (size_t i = 0; i < t->sizes.size(); ++i) {
+    if (t->sizes[i] == 0) return 0;
+    last += (t->sizes[i] - 1) * t->strides[i];
+  }
+  return size_t(last + 1) * c10::elementSize(torch_type(t->type));
+}
+
+}  // namespace
+
+Registered::Registered(const char* name) { registered().push_back(name); }
+
+Tensor Argument<Tensor>::take(C t) {
+  TORCH_CHECK(t, "a tensor that it needs is null");
+  const size_t bytes = span(t);
+  if (bytes) {
+    const char* data = static_cast<const char*>(t->data) + t->offset * int64_t(c10::elementSize(torch_type(t->type)));
+    const std::string wrong = off_device(data, bytes);
+    TORCH_CHECK(wrong.empty(), "the memory of a tensor of shape ", at::IntArrayRef(t->sizes), " ", wrong);
+  }
+  return view(t);
+}
+
+Scalar Argument<Scalar>::take(C s) {
+  TORCH_CHECK(s, "a scalar that it needs is null");
+  return s->value;
+}
+
+Tensors Argument<Tensors>::take(C list) {
+  TORCH_CHECK(list, "a tensor list is null");
+  Tensors out;
+  for (const auto* t : list->values) out.push_back(Argument<Tensor>::take(t));
+  return out;
+}
+
+Scalars Argument<Scalars>::take(C list) {
+  TORCH_CHECK(list, "a scalar list is null");
+  Scalars out;
+  for (const auto* s : list->values) out.push_back(s->value);
+  return out;
+}
+
+void write(const Tensor& out, const Tensor& result) {
+  TORCH_CHECK(out.sizes() == result.sizes(), "its output has room for ", out.sizes(), ", the result is ", result.sizes());
+  out.copy_(result);
+}
+
+void Sized::write(const Tensor& result) {
+  TORCH_CHECK(result.numel() <= room.numel(), "its output has room for ", room.numel(), " elements, the result has ", result.numel());
+  at::from_blob(room.data_ptr(), result.sizes(), room.options()).copy_(result);
+  described->sizes = result.sizes().vec();
+}
+
+int prepare(const char* name, uint64_t* workspace, aclOpExecutor** executor, const std::function<std::function<void()>()>& bind) {
+  try {
+    *workspace = 0;
+    *executor = new aclOpExecutor{name, bind()};
+    return 0;
+  } catch (const c10::Error& error) {
+    return fail(kBadParameter, std::string(name) + ": " + first_line(error));
+  }
+}
+
+int launch(void*, uint64_t, aclOpExecutor* executor, aclrtStream stream) {
+  if (!executor) return fail(kNullParameter, "an aclnn operator was launched without its executor");
+  if (fault("op", executor->name)) {
+    const std::string name = executor->name;
+    delete executor;
+    return fail(kInnerError, name + ": injected fault");
+  }
+  return enqueue(stream, executor->name, [executor] {
+    const std::unique_ptr<aclOpExecutor> owned(executor);
+    coverage().note(owned->name);
+    at::AutoDispatchBelowADInplaceOrView no_autograd;
+    try {
+      owned->run();
+      return 0;
+    } catch (const std::exception& error) {
+      const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
+      return fail(ACL_ERROR_RT_AICORE_EXCEPTION, torch_error ? first_line(*torch_error) : error.what());
+    }
+  });
+}
+
+}  // namespace cann
+
+extern "C" {
+
+CANN_EXPORT int aclDestroyAclOpExecutor(aclOpExecutor* executor) {
+  delete executor;
+  return 0;
+}
+
+// For `hetero emulate ascend --coverage`: the operators that are here, one a line.
+CANN_EXPORT const char* hetero_cann_operators() {
+  static const std::string* all = [] {
+    auto* text = new std::string;
+    for (const auto& name : cann::registered()) *text += name + "\n";
+    return text;
+  }();
+  return all->c_str();
+}
+}

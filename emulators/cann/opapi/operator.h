@@ -1,0 +1,133 @@
+// How an aclnn operator is written here. One line or two:
+//
+//   ACLNN(aclnnAdd, (Tensor self, Tensor other, Scalar alpha, Tensor out)) { write(out, at::add(self, other, alpha)); }
+//
+// The parameters are the ones CANN documents, in their order, as ATen types; the C signatures follow from them. The body
+// runs later, on the stream's thread, with tensors that lie on the operator's own device memory.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "descriptors.h"
+
+struct aclOpExecutor {
+  const char* name;
+  std::function<void()> run;
+};
+
+namespace cann {
+
+using at::Scalar;
+using at::Tensor;
+using OptTensor = std::optional<Tensor>;
+using OptScalar = std::optional<Scalar>;
+using Ints = std::vector<int64_t>;
+using OptInts = std::optional<Ints>;
+using Floats = std::vector<double>;
+using Bools = std::vector<bool>;
+using Tensors = std::vector<Tensor>;
+using OptTensors = std::optional<Tensors>;
+using Scalars = std::vector<Scalar>;
+using Text = std::string;
+
+// An output whose shape is known only afterwards: the room for it, and where to say how much of it is used.
+struct Sized {
+  Tensor room;
+  aclTensor* described;
+  void write(const Tensor& result);
+};
+
+// Copies an operator's result into the memory that the caller gave for it, casting to its dtype; shapes must agree.
+void write(const Tensor& out, const Tensor& result);
+
+// How each parameter arrives in C.
+template <typename T> struct Argument {  // numbers and bools: as they are
+  using C = T;
+  static T take(T value) { return value; }
+};
+template <typename T> struct Optional {
+  using C = typename Argument<T>::C;
+  static std::optional<T> take(C value) {
+    if (!value) return std::nullopt;
+    return Argument<T>::take(value);
+  }
+};
+template <typename T> struct Argument<std::optional<T>> : Optional<T> {};
+template <> struct Argument<Tensor> {
+  using C = const aclTensor*;
+  static Tensor take(C t);
+};
+template <> struct Argument<Sized> {
+  using C = aclTensor*;
+  static Sized take(C t) { return {Argument<Tensor>::take(t), t}; }
+};
+template <> struct Argument<Scalar> {
+  using C = const aclScalar*;
+  static Scalar take(C s);
+};
+template <> struct Argument<Text> {
+  using C = const char*;
+  static Text take(C s) { return s ? s : ""; }
+};
+#define CANN_ARRAY_ARGUMENT(TYPE, DESCRIBED)        \
+  template <> struct Argument<TYPE> {               \
+    using C = const DESCRIBED*;                     \
+    static TYPE take(C array) {                     \
+      TORCH_CHECK(array, "an array is null");       \
+      return array->values;                         \
+    }                                               \
+  };
+CANN_ARRAY_ARGUMENT(Ints, aclIntArray)
+CANN_ARRAY_ARGUMENT(Floats, aclFloatArray)
+CANN_ARRAY_ARGUMENT(Bools, aclBoolArray)
+template <> struct Argument<Tensors> {
+  using C = const aclTensorList*;
+  static Tensors take(C list);
+};
+template <> struct Argument<Scalars> {
+  using C = const aclScalarList*;
+  static Scalars take(C list);
+};
+
+// Puts the operator's work together; reports what is wrong with its arguments as CANN does, by a code.
+int prepare(const char* name, uint64_t* workspace, aclOpExecutor** executor, const std::function<std::function<void()>()>& bind);
+int launch(void* workspace, uint64_t bytes, aclOpExecutor* executor, aclrtStream stream);
+struct Registered {
+  explicit Registered(const char* name);
+};
+
+using Symbol = void (*)();
+
+template <auto Body, const char* (*Name)()> struct Entry;
+template <typename... P, void (*Body)(P...), const char* (*Name)()> struct Entry<Body, Name> {
+  static int workspace(typename Argument<std::decay_t<P>>::C... given, uint64_t* bytes, aclOpExecutor** executor) {
+    return prepare(Name(), bytes, executor, [&] {
+      // Braces: from left to right.
+      std::tuple<std::decay_t<P>...> taken{Argument<std::decay_t<P>>::take(given)...};
+      return std::function<void()>([taken] { std::apply(Body, taken); });
+    });
+  }
+};
+
+}  // namespace cann
+
+// dlsym() resolves an indirect function (ifunc) to what its resolver returns: an exported C name for a template's instance.
+#define ACLNN(NAME, PARAMETERS)                                                                                     \
+  static void NAME##_body PARAMETERS;                                                                               \
+  static const char* NAME##_name() { return #NAME; }                                                                \
+  static ::cann::Registered NAME##_registered(#NAME);                                                               \
+  extern "C" {                                                                                                      \
+  __attribute__((used)) static ::cann::Symbol NAME##_workspace_resolver() {                                         \
+    return reinterpret_cast<::cann::Symbol>(&::cann::Entry<&NAME##_body, &NAME##_name>::workspace);                          \
+  }                                                                                                                 \
+  __attribute__((used)) static ::cann::Symbol NAME##_launch_resolver() {                                             \
+    return reinterpret_cast<::cann::Symbol>(&::cann::launch);                                                       \
+  }                                                                                                                 \
+  __attribute__((visibility("default"), ifunc(#NAME "_workspace_resolver"))) void NAME##GetWorkspaceSize();         \
+  __attribute__((visibility("default"), ifunc(#NAME "_launch_resolver"))) void NAME();                              \
+  }                                                                                                                 \
+  static void NAME##_body PARAMETERS

@@ -1,0 +1,6 @@
+#pragma once
+#include <string>
+
+namespace cann {
+const std::string& recent_message();  // of this thread
+}  // namespace cann

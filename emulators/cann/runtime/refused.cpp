@@ -1,0 +1,46 @@
+// Linked by torch_npu and not emulated: each says so by name. Their arguments do not matter, so none are declared and
+// no header is included that would. Profiling calls are accepted and record nothing.
+#include <cstdint>
+#include <string>
+
+namespace cann {
+int fail(int code, const std::string& message);
+}
+
+namespace {
+constexpr int kNotSupported = 207000;  // ACL_ERROR_RT_FEATURE_NOT_SUPPORT
+}
+
+#define REFUSED(NAME) \
+  extern "C" __attribute__((visibility("default"))) int NAME() { return cann::fail(kNotSupported, #NAME " is not emulated"); }
+#define SILENT(NAME) \
+  extern "C" __attribute__((visibility("default"))) int64_t NAME() { return 0; }
+
+REFUSED(aclmdlInitDump)
+REFUSED(aclmdlSetDump)
+REFUSED(aclmdlFinalizeDump)
+REFUSED(aclrtBinaryGetFunction)
+REFUSED(aclrtBinaryLoadFromData)
+REFUSED(aclrtGetFunctionAddr)
+REFUSED(rtDevBinaryRegister)
+REFUSED(rtFunctionRegister)
+REFUSED(rtGetC2cCtrlAddr)
+REFUSED(rtKernelLaunch)
+REFUSED(aclrtMallocPhysical)
+REFUSED(aclrtFreePhysical)
+REFUSED(aclrtMapMem)
+REFUSED(aclrtUnmapMem)
+REFUSED(aclrtReserveMemAddress)
+REFUSED(aclrtReleaseMemAddress)
+REFUSED(aclrtMemExportToShareableHandle)
+REFUSED(aclrtMemImportFromShareableHandle)
+REFUSED(aclrtMemSetPidToShareableHandle)
+REFUSED(aclrtDeviceGetBareTgid)
+REFUSED(aclrtProcessReport)
+
+SILENT(MsprofGetHashId)
+SILENT(MsprofRegisterCallback)
+SILENT(MsprofReportAdditionalInfo)
+SILENT(MsprofReportApi)
+SILENT(MsprofReportCompactInfo)
+SILENT(MsprofSysCycleTime)
