@@ -1,7 +1,9 @@
 #include "operator.h"
 
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
+#include <memory>
 #include <mutex>
 #include <set>
 
@@ -38,6 +40,34 @@ std::string first_line(const c10::Error& error) {
   return text;
 }
 
+// The tensors that the operator now being prepared by this thread was given.
+struct Taken {
+  int parameter = -1;
+  std::vector<std::pair<int, Range>> ranges;
+};
+thread_local Taken taken;
+
+// Which parameters are written, by their names: operator.h says how.
+std::vector<bool> written(const char* name) {
+  static const bool wanted = std::getenv("HETERO_CANN_RACES") != nullptr;
+  std::vector<bool> all;
+  if (!wanted) return all;
+  const std::string text = name + std::strlen(name) + 1;
+  const bool inplace = std::strstr(name, "Inplace");
+  const auto ends = [](const std::string& word, const char* end) {
+    const size_t n = std::strlen(end);
+    return word.size() >= n && !word.compare(word.size() - n, n, end);
+  };
+  for (size_t begin = 1; begin < text.size();) {
+    const size_t end = std::min(text.find(',', begin), text.rfind(')'));
+    const std::string word = text.substr(begin, end - begin);
+    const std::string called = word.substr(word.rfind(' ') + 1);
+    all.push_back((inplace && all.empty()) || !called.compare(0, 3, "out") || ends(called, "Out") || ends(called, "_out") || ends(called, "Ref"));
+    begin = end + 1;
+  }
+  return all;
+}
+
 // Bytes a strided view spans from its first element.
 size_t span(const aclTensor* t) {
   int64_t last = 0;
@@ -59,7 +89,10 @@ Tensor Argument<Tensor>::take(C t) {
     const char* data = static_cast<const char*>(t->data) + t->offset * int64_t(c10::elementSize(torch_type(t->type)));
     const std::string wrong = off_device(data, bytes);
     TORCH_CHECK(wrong.empty(), "the memory of a tensor of shape ", at::IntArrayRef(t->sizes), " ", wrong);
+    const bool dense = bytes == size_t(c10::multiply_integers(t->sizes)) * c10::elementSize(torch_type(t->type));
+    taken.ranges.push_back({taken.parameter, Range{data, bytes, false, dense}});
   }
+  TORCH_CHECK(t->type != ACL_BF16 || soc().bf16, "bfloat16 is not supported on ", soc().name);
   return view(t);
 }
 
@@ -93,10 +126,19 @@ void Sized::write(const Tensor& result) {
   described->sizes = result.sizes().vec();
 }
 
+void next_parameter() { ++taken.parameter; }
+
 int prepare(const char* name, uint64_t* workspace, aclOpExecutor** executor, const std::function<std::function<void()>()>& bind) {
   try {
     *workspace = 0;
-    *executor = new aclOpExecutor{name, bind()};
+    taken = {};
+    auto made = std::make_unique<aclOpExecutor>(aclOpExecutor{name, bind(), {}});
+    const std::vector<bool> writes = written(name);
+    for (auto& [parameter, range] : taken.ranges) {
+      range.writes = size_t(parameter) < writes.size() && writes[size_t(parameter)];
+      made->ranges.push_back(range);
+    }
+    *executor = made.release();
     return 0;
   } catch (const c10::Error& error) {
     return fail(kBadParameter, std::string(name) + ": " + first_line(error));
@@ -105,13 +147,9 @@ int prepare(const char* name, uint64_t* workspace, aclOpExecutor** executor, con
 
 int launch(void*, uint64_t, aclOpExecutor* executor, aclrtStream stream) {
   if (!executor) return fail(kNullParameter, "an aclnn operator was launched without its executor");
-  if (fault("op", executor->name)) {
-    const std::string name = executor->name;
-    delete executor;
-    return fail(kInnerError, name + ": injected fault");
-  }
-  return enqueue(stream, executor->name, [executor] {
-    const std::unique_ptr<aclOpExecutor> owned(executor);
+  const std::shared_ptr<aclOpExecutor> owned(executor);
+  if (fault("op", owned->name)) return fail(kInnerError, std::string(owned->name) + ": injected fault");
+  return enqueue(stream, owned->name, [owned] {
     coverage().note(owned->name);
     at::AutoDispatchBelowADInplaceOrView no_autograd;
     try {
@@ -121,7 +159,7 @@ int launch(void*, uint64_t, aclOpExecutor* executor, aclrtStream stream) {
       const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
       return fail(ACL_ERROR_RT_AICORE_EXCEPTION, torch_error ? first_line(*torch_error) : error.what());
     }
-  });
+  }, owned->ranges);
 }
 
 }  // namespace cann

@@ -3,7 +3,8 @@
 //   ACLNN(aclnnAdd, (Tensor self, Tensor other, Scalar alpha, Tensor out)) { write(out, at::add(self, other, alpha)); }
 //
 // The parameters are the ones CANN documents, in their order, as ATen types; the C signatures follow from them. The body
-// runs later, on the stream's thread, with tensors that lie on the operator's own device memory.
+// runs later, on the stream's thread, with tensors that lie on the operator's own device memory. Call tensors that are
+// written out, out*, *Out, *_out or *Ref (and put an Inplace operator's own first): the race checker goes by that.
 #pragma once
 
 #include <optional>
@@ -17,6 +18,7 @@
 struct aclOpExecutor {
   const char* name;
   std::function<void()> run;
+  std::vector<cann::Range> ranges;  // of its tensors
 };
 
 namespace cann {
@@ -93,7 +95,10 @@ template <> struct Argument<Scalars> {
   static Scalars take(C list);
 };
 
-// Puts the operator's work together; reports what is wrong with its arguments as CANN does, by a code.
+// Tells Argument<Tensor>::take that the operator's next parameter is taken.
+void next_parameter();
+
+// Puts the operator's work together; `name` is followed by '\0' and the text of its parameters. Reports what is wrong with its arguments as CANN does, by a code.
 int prepare(const char* name, uint64_t* workspace, aclOpExecutor** executor, const std::function<std::function<void()>()>& bind);
 int launch(void* workspace, uint64_t bytes, aclOpExecutor* executor, aclrtStream stream);
 struct Registered {
@@ -107,7 +112,7 @@ template <typename... P, void (*Body)(P...), const char* (*Name)()> struct Entry
   static int workspace(typename Argument<std::decay_t<P>>::C... given, uint64_t* bytes, aclOpExecutor** executor) {
     return prepare(Name(), bytes, executor, [&] {
       // Braces: from left to right.
-      std::tuple<std::decay_t<P>...> taken{Argument<std::decay_t<P>>::take(given)...};
+      std::tuple<std::decay_t<P>...> taken{(next_parameter(), Argument<std::decay_t<P>>::take(given))...};
       return std::function<void()>([taken] { std::apply(Body, taken); });
     });
   }
@@ -118,7 +123,7 @@ template <typename... P, void (*Body)(P...), const char* (*Name)()> struct Entry
 // dlsym() resolves an indirect function (ifunc) to what its resolver returns: an exported C name for a template's instance.
 #define ACLNN(NAME, PARAMETERS)                                                                                     \
   static void NAME##_body PARAMETERS;                                                                               \
-  static const char* NAME##_name() { return #NAME; }                                                                \
+  static const char* NAME##_name() { return #NAME "\0" #PARAMETERS; }                                                                \
   static ::cann::Registered NAME##_registered(#NAME);                                                               \
   extern "C" {                                                                                                      \
   __attribute__((used)) static ::cann::Symbol NAME##_workspace_resolver() {                                         \

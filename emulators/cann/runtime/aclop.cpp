@@ -64,6 +64,11 @@ CANN_EXPORT aclError aclopCompileAndExecute(const char* type, int, const aclTens
               " was asked for on the aclop path, which is not emulated: the aclnn operator that should have run is missing");
 }
 
+CANN_EXPORT aclError aclopCompileAndExecuteV2(const char* type, int, aclTensorDesc*[], aclDataBuffer*[], int, aclTensorDesc*[], aclDataBuffer*[],
+                                              aclopAttr*, aclopEngineType, aclopCompileType, const char*, aclrtStream) {
+  return aclopCompileAndExecute(type, 0, nullptr, nullptr, 0, nullptr, nullptr, nullptr, ACL_ENGINE_SYS, ACL_COMPILE_SYS, nullptr, nullptr);
+}
+
 CANN_EXPORT aclError aclSetCompileopt(aclCompileOpt, const char*) { return ACL_SUCCESS; }
 CANN_EXPORT size_t aclGetCompileoptSize(aclCompileOpt) { return 256; }
 CANN_EXPORT aclError aclGetCompileopt(aclCompileOpt, char* value, size_t bytes) {

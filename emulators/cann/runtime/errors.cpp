@@ -1,26 +1,61 @@
+// Error texts of a thread, and the start and end of the library.
 #include "errors.h"
 
+#include <atomic>
+#include <fstream>
+#include <iterator>
+
+#include "device.h"
 #include "emulator.h"
 
 namespace cann {
 namespace {
-thread_local std::string message_of_thread;
-}
-
-const std::string& recent_message() { return message_of_thread; }
+thread_local std::string noted;     // since the last aclGetRecentErrMsg
+thread_local std::string returned;  // what that call's pointer refers to
+std::atomic<bool> initialised{false};
+}  // namespace
 
 int fail(int code, const std::string& message) {
-  message_of_thread = "emulated CANN: " + message;
+  noted = message;
   return code;
 }
 
-bool fault(const char*, const char*) { return false; }
+std::string take_message() {
+  std::string message;
+  message.swap(noted);
+  return message;
+}
 
 }  // namespace cann
 
 extern "C" {
-CANN_EXPORT const char* aclGetRecentErrMsg() { return cann::recent_message().c_str(); }
-CANN_EXPORT aclError aclInit(const char*) { return ACL_SUCCESS; }
-CANN_EXPORT aclError aclFinalize() { return ACL_SUCCESS; }
+
+// As documented: the text is the thread's, and asking for it clears it.
+CANN_EXPORT const char* aclGetRecentErrMsg() {
+  const std::string message = cann::take_message();
+  cann::returned = message.empty() ? "" : "emulated CANN: " + message;
+  return cann::returned.c_str();
+}
+
+CANN_EXPORT aclError aclInit(const char* path) {
+  std::string text;
+  if (path) {
+    std::ifstream file(path);
+    if (!file) return cann::fail(ACL_ERROR_INVALID_FILE, std::string("aclInit: cannot read ") + path);
+    text.assign(std::istreambuf_iterator<char>(file), {});
+  }
+  if (cann::initialised.exchange(true)) return cann::fail(ACL_ERROR_REPEAT_INITIALIZE, "aclInit: was called before");
+  // {"defaultDevice": {"default_device": "0"}}: threads that set no device use this one.
+  const auto key = text.find("\"default_device\"");
+  const auto digit = key == std::string::npos ? key : text.find_first_of("0123456789", key);
+  if (digit != std::string::npos) cann::set_default_device(text[digit] - '0');
+  return ACL_SUCCESS;
+}
+
+CANN_EXPORT aclError aclFinalize() {
+  if (!cann::initialised.exchange(false)) return cann::fail(ACL_ERROR_REPEAT_FINALIZE, "aclFinalize: not initialised");
+  return ACL_SUCCESS;
+}
+
 CANN_EXPORT void aclAppLog(aclLogLevel, const char*, const char*, uint32_t, const char*, ...) {}
 }

@@ -2,5 +2,5 @@
 #include <string>
 
 namespace cann {
-const std::string& recent_message();  // of this thread
+std::string take_message();  // what fail() noted last on this thread, which forgets it
 }  // namespace cann

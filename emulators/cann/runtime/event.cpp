@@ -1,112 +1,244 @@
 // Events: the n-th recording completes when the stream has come to it.
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <map>
 #include <memory>
 #include <mutex>
 
-#include "stream.h"
+#include "device.h"
+#include "process.h"
+#include "streams.h"
 
 namespace cann {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using Time = std::chrono::steady_clock;
 
-struct State {
+struct Event {
+  explicit Event(uint32_t number) : id(number) {}
+  const uint32_t id;
   std::mutex lock;
   std::condition_variable changed;
   uint64_t recorded = 0, completed = 0;
-  Clock::time_point at;
+  Clock clock;           // at the last recording
+  Time::time_point at;   // of the last completion
+  int failure = 0;       // of the stream, when it came to the last recording
+  std::string message;
+};
+using EventPtr = std::shared_ptr<Event>;  // streams may still refer to one that was destroyed
 
-  void wait(uint64_t ticket) {
-    std::unique_lock<std::mutex> hold(lock);
-    changed.wait(hold, [&] { return completed >= ticket; });
+constexpr uintptr_t kHandles = uintptr_t(0x57E1) << 48;  // like a stream's
+
+struct Events {
+  std::mutex lock;
+  uint32_t made = 0;
+  std::map<uintptr_t, EventPtr> live;
+};
+Events& events() {
+  static Events* all = new Events;
+  return *all;
+}
+
+EventPtr find_event(const char* call, aclrtEvent handle, int* code) {
+  if (forked()) {
+    *code = check_device(call, current_device());
+    return nullptr;
   }
-};
+  Events& e = events();
+  std::lock_guard<std::mutex> hold(e.lock);
+  *code = ACL_SUCCESS;
+  const uintptr_t name = uintptr_t(handle);
+  if (auto found = e.live.find(name); found != e.live.end()) return found->second;
+  const bool was = name > kHandles && name <= kHandles + uintptr_t(e.made) * 64 && name % 64 == 0;
+  *code = fail(ACL_ERROR_RT_PARAM_INVALID, std::string(call) + (was ? ": the event was destroyed" : ": not an event"));
+  return nullptr;
+}
 
-// Streams may still refer to an event that was destroyed, hence the shared state.
-struct Event {
-  std::shared_ptr<State> state = std::make_shared<State>();
-};
-
-State* state_of(aclrtEvent event) { return static_cast<Event*>(event)->state.get(); }
+// Until the recording `ticket` is complete; false where `timeout_ms` passed or `stop` said so before.
+bool wait_for(Event& event, uint64_t ticket, int timeout_ms, const std::function<bool()>& stop) {
+  std::unique_lock<std::mutex> hold(event.lock);
+  const auto end = Time::now() + std::chrono::milliseconds(std::max(0, timeout_ms));
+  while (event.completed < ticket) {
+    if ((timeout_ms >= 0 && Time::now() >= end) || (stop && stop())) return false;
+    event.changed.wait_for(hold, std::chrono::milliseconds(20));
+  }
+  return true;
+}
 
 }  // namespace
 }  // namespace cann
 
 using cann::Event;
 using cann::fail;
+using cann::find_event;
 
 extern "C" {
 
-CANN_EXPORT aclError aclrtCreateEvent(aclrtEvent* out) {
-  *out = new Event;
+CANN_EXPORT aclError aclrtCreateEventExWithFlag(aclrtEvent* out, uint32_t flags) {
+  if (int code = cann::check_device("aclrtCreateEvent", cann::current_device())) return code;
+  if (flags & ACL_EVENT_IPC) return fail(ACL_ERROR_RT_FEATURE_NOT_SUPPORT, "aclrtCreateEvent: events for other processes are not emulated");
+  cann::Events& e = cann::events();
+  std::lock_guard<std::mutex> hold(e.lock);
+  const uintptr_t name = cann::kHandles + uintptr_t(++e.made) * 64;
+  e.live[name] = std::make_shared<Event>(e.made);
+  *out = reinterpret_cast<aclrtEvent>(name);
   return ACL_SUCCESS;
 }
-CANN_EXPORT aclError aclrtCreateEventWithFlag(aclrtEvent* out, uint32_t) { return aclrtCreateEvent(out); }
-CANN_EXPORT aclError aclrtCreateEventExWithFlag(aclrtEvent* out, uint32_t) { return aclrtCreateEvent(out); }
-CANN_EXPORT aclError aclrtDestroyEvent(aclrtEvent event) {
-  delete static_cast<Event*>(event);
+CANN_EXPORT aclError aclrtCreateEventWithFlag(aclrtEvent* out, uint32_t flags) { return aclrtCreateEventExWithFlag(out, flags); }
+CANN_EXPORT aclError aclrtCreateEvent(aclrtEvent* out) { return aclrtCreateEventExWithFlag(out, 0); }
+
+CANN_EXPORT aclError aclrtDestroyEvent(aclrtEvent handle) {
+  int code;
+  if (!find_event("aclrtDestroyEvent", handle, &code)) return code;
+  std::lock_guard<std::mutex> hold(cann::events().lock);
+  cann::events().live.erase(uintptr_t(handle));
   return ACL_SUCCESS;
 }
 
-CANN_EXPORT aclError aclrtRecordEvent(aclrtEvent event, aclrtStream stream) {
-  auto state = static_cast<Event*>(event)->state;
+CANN_EXPORT aclError aclrtRecordEvent(aclrtEvent handle, aclrtStream stream_handle) {
+  int code;
+  const auto event = find_event("aclrtRecordEvent", handle, &code);
+  if (!event) return code;
+  const auto stream = cann::find_stream("aclrtRecordEvent", stream_handle, &code);
+  if (!stream) return code;
   uint64_t ticket;
   {
-    std::lock_guard<std::mutex> hold(state->lock);
-    ticket = ++state->recorded;
+    std::lock_guard<std::mutex> hold(event->lock);
+    ticket = ++event->recorded;
+    event->clock = cann::races().clock(stream->number);
   }
-  return cann::enqueue(stream, "aclrtRecordEvent", [state, ticket] {
-    std::lock_guard<std::mutex> hold(state->lock);
-    state->completed = ticket;
-    state->at = cann::Clock::now();
-    state->changed.notify_all();
+  cann::Task task;
+  task.name = "aclrtRecordEvent";
+  task.always = true;
+  task.work = [event, ticket, on = stream.get()] {
+    std::string message;
+    const int failure = on->failure(&message);
+    std::lock_guard<std::mutex> hold(event->lock);
+    event->completed = ticket;
+    event->at = cann::Time::now();
+    event->failure = failure;
+    event->message = message;
+    event->changed.notify_all();
     return 0;
+  };
+  code = cann::put_task("aclrtRecordEvent", stream_handle, std::move(task));
+  if (code) {  // nothing will complete it
+    std::lock_guard<std::mutex> hold(event->lock);
+    event->completed = std::max(event->completed, ticket);
+    event->changed.notify_all();
+  }
+  return code;
+}
+
+CANN_EXPORT aclError aclrtResetEvent(aclrtEvent handle, aclrtStream stream) {
+  int code;
+  if (!find_event("aclrtResetEvent", handle, &code) || !cann::find_stream("aclrtResetEvent", stream, &code)) return code;
+  return ACL_SUCCESS;  // each recording has its own number, so there is nothing to take back
+}
+
+CANN_EXPORT aclError aclrtStreamWaitEventWithTimeout(aclrtStream stream_handle, aclrtEvent handle, int32_t timeout_ms) {
+  int code;
+  const auto event = find_event("aclrtStreamWaitEvent", handle, &code);
+  if (!event) return code;
+  const auto stream = cann::find_stream("aclrtStreamWaitEvent", stream_handle, &code);
+  if (!stream) return code;
+  uint64_t ticket;
+  {
+    std::lock_guard<std::mutex> hold(event->lock);
+    ticket = event->recorded;
+    cann::races().wait(stream->number, event->clock);
+  }
+  return cann::enqueue(stream_handle, "aclrtStreamWaitEvent", [event, ticket, timeout_ms, on = stream.get()] {
+    const bool done = cann::wait_for(*event, ticket, timeout_ms > 0 ? timeout_ms : -1, [on] { return on->cut(); });
+    if (!done && !on->cut()) return fail(ACL_ERROR_RT_WAIT_TIMEOUT, "the event did not come in time");
+    std::lock_guard<std::mutex> hold(event->lock);
+    return event->failure ? fail(event->failure, "what it waited for failed: " + event->message) : 0;
   });
 }
-CANN_EXPORT aclError aclrtResetEvent(aclrtEvent, aclrtStream) { return ACL_SUCCESS; }
+CANN_EXPORT aclError aclrtStreamWaitEvent(aclrtStream stream, aclrtEvent event) { return aclrtStreamWaitEventWithTimeout(stream, event, -1); }
 
-CANN_EXPORT aclError aclrtStreamWaitEvent(aclrtStream stream, aclrtEvent event) {
-  auto state = static_cast<Event*>(event)->state;
+CANN_EXPORT aclError aclrtSynchronizeEventWithTimeout(aclrtEvent handle, int32_t timeout_ms) {
+  int code;
+  const auto event = find_event("aclrtSynchronizeEvent", handle, &code);
+  if (!event) return code;
   uint64_t ticket;
+  cann::Clock clock;
   {
-    std::lock_guard<std::mutex> hold(state->lock);
-    ticket = state->recorded;
+    std::lock_guard<std::mutex> hold(event->lock);
+    ticket = event->recorded;
+    clock = event->clock;
   }
-  return cann::enqueue(stream, "aclrtStreamWaitEvent", [state, ticket] {
-    state->wait(ticket);
-    return 0;
-  });
+  if (!cann::wait_for(*event, ticket, timeout_ms > 0 ? timeout_ms : -1, nullptr))
+    return fail(ACL_ERROR_RT_EVENT_SYNC_TIMEOUT, "aclrtSynchronizeEvent: not complete after " + std::to_string(timeout_ms) + " ms");
+  cann::races().synchronised(clock);
+  std::lock_guard<std::mutex> hold(event->lock);
+  return event->failure ? fail(event->failure, event->message) : ACL_SUCCESS;
 }
+CANN_EXPORT aclError aclrtSynchronizeEvent(aclrtEvent event) { return aclrtSynchronizeEventWithTimeout(event, -1); }
 
-CANN_EXPORT aclError aclrtSynchronizeEvent(aclrtEvent event) {
-  auto* state = cann::state_of(event);
-  uint64_t ticket;
-  {
-    std::lock_guard<std::mutex> hold(state->lock);
-    ticket = state->recorded;
-  }
-  state->wait(ticket);
+CANN_EXPORT aclError aclrtQueryEventStatus(aclrtEvent handle, aclrtEventRecordedStatus* status) {
+  int code;
+  const auto event = find_event("aclrtQueryEventStatus", handle, &code);
+  if (!event) return code;
+  std::lock_guard<std::mutex> hold(event->lock);
+  const bool done = event->completed >= event->recorded;
+  if (done) cann::races().synchronised(event->clock);
+  *status = done ? ACL_EVENT_RECORDED_STATUS_COMPLETE : ACL_EVENT_RECORDED_STATUS_NOT_READY;
   return ACL_SUCCESS;
 }
-
-CANN_EXPORT aclError aclrtQueryEventStatus(aclrtEvent event, aclrtEventRecordedStatus* status) {
-  auto* state = cann::state_of(event);
-  std::lock_guard<std::mutex> hold(state->lock);
-  *status = state->completed == state->recorded ? ACL_EVENT_RECORDED_STATUS_COMPLETE : ACL_EVENT_RECORDED_STATUS_NOT_READY;
+CANN_EXPORT aclError aclrtQueryEvent(aclrtEvent event, aclrtEventStatus* status) {
+  aclrtEventRecordedStatus recorded;
+  if (int code = aclrtQueryEventStatus(event, &recorded)) return code;
+  *status = recorded == ACL_EVENT_RECORDED_STATUS_COMPLETE ? ACL_EVENT_STATUS_COMPLETE : ACL_EVENT_STATUS_NOT_READY;
   return ACL_SUCCESS;
 }
 CANN_EXPORT aclError aclrtQueryEventWaitStatus(aclrtEvent event, aclrtEventWaitStatus* status) {
   aclrtEventRecordedStatus recorded;
-  aclrtQueryEventStatus(event, &recorded);
+  if (int code = aclrtQueryEventStatus(event, &recorded)) return code;
   *status = recorded == ACL_EVENT_RECORDED_STATUS_COMPLETE ? ACL_EVENT_WAIT_STATUS_COMPLETE : ACL_EVENT_WAIT_STATUS_NOT_READY;
   return ACL_SUCCESS;
 }
 
 CANN_EXPORT aclError aclrtEventElapsedTime(float* ms, aclrtEvent start, aclrtEvent end) {
-  auto *a = cann::state_of(start), *b = cann::state_of(end);
-  if (!a->completed || !b->completed) return fail(ACL_ERROR_RT_EVENT_NOT_COMPLETE, "aclrtEventElapsedTime: an event is not complete");
+  int code;
+  const auto a = find_event("aclrtEventElapsedTime", start, &code);
+  const auto b = a ? find_event("aclrtEventElapsedTime", end, &code) : nullptr;
+  if (!b) return code;
+  std::unique_lock<std::mutex> first(a->lock, std::defer_lock), second(b->lock, std::defer_lock);
+  if (a == b) first.lock();
+  else std::lock(first, second);
+  for (const auto& one : {a, b}) {
+    if (!one->recorded) return fail(ACL_ERROR_RT_EVENT_TIMESTAMP_INVALID, "aclrtEventElapsedTime: an event was never recorded");
+    if (one->completed < one->recorded) return fail(ACL_ERROR_RT_EVENT_NOT_COMPLETE, "aclrtEventElapsedTime: an event is not complete");
+  }
+  if (b->at < a->at) return fail(ACL_ERROR_RT_EVENT_TIMESTAMP_REVERSAL, "aclrtEventElapsedTime: the end came before the start");
   *ms = std::chrono::duration<float, std::milli>(b->at - a->at).count();
   return ACL_SUCCESS;
+}
+
+// Microseconds of the device's clock.
+CANN_EXPORT aclError aclrtEventGetTimestamp(aclrtEvent handle, uint64_t* timestamp) {
+  int code;
+  const auto event = find_event("aclrtEventGetTimestamp", handle, &code);
+  if (!event) return code;
+  std::lock_guard<std::mutex> hold(event->lock);
+  if (!event->recorded) return fail(ACL_ERROR_RT_EVENT_TIMESTAMP_INVALID, "aclrtEventGetTimestamp: the event was never recorded");
+  if (event->completed < event->recorded) return fail(ACL_ERROR_RT_EVENT_NOT_COMPLETE, "aclrtEventGetTimestamp: the event is not complete");
+  *timestamp = uint64_t(std::chrono::duration_cast<std::chrono::microseconds>(event->at.time_since_epoch()).count());
+  return ACL_SUCCESS;
+}
+
+CANN_EXPORT aclError aclrtGetEventId(aclrtEvent handle, uint32_t* id) {
+  int code;
+  if (const auto event = find_event("aclrtGetEventId", handle, &code)) *id = event->id;
+  return code;
+}
+
+CANN_EXPORT aclError aclrtIpcGetEventHandle(aclrtEvent, aclrtIpcEventHandle*) {
+  return fail(ACL_ERROR_RT_FEATURE_NOT_SUPPORT, "aclrtIpcGetEventHandle: events for other processes are not emulated");
+}
+CANN_EXPORT aclError aclrtIpcOpenEventHandle(aclrtIpcEventHandle, aclrtEvent*) {
+  return fail(ACL_ERROR_RT_FEATURE_NOT_SUPPORT, "aclrtIpcOpenEventHandle: events for other processes are not emulated");
 }
 }

@@ -1,5 +1,5 @@
-// Linked by torch_npu and not emulated: each says so by name. Their arguments do not matter, so none are declared and
-// no header is included that would. Profiling calls are accepted and record nothing.
+// Linked by torch_npu, or looked up, and not emulated: each says so by name. Their arguments do not matter, so none are
+// declared and no header is included that would. Profiling calls are accepted and record nothing.
 #include <cstdint>
 #include <string>
 
@@ -19,6 +19,17 @@ constexpr int kNotSupported = 207000;  // ACL_ERROR_RT_FEATURE_NOT_SUPPORT
 REFUSED(aclmdlInitDump)
 REFUSED(aclmdlSetDump)
 REFUSED(aclmdlFinalizeDump)
+REFUSED(aclmdlRICaptureTaskGrpBegin)
+REFUSED(aclmdlRICaptureTaskGrpEnd)
+REFUSED(aclmdlRICaptureTaskUpdateBegin)
+REFUSED(aclmdlRICaptureTaskUpdateEnd)
+REFUSED(aclmdlRIDebugPrint)
+REFUSED(aclmdlRIDebugJsonPrint)
+REFUSED(aclmdlRIAddCondTask)
+REFUSED(aclmdlRICaptureToModelRIBegin)
+REFUSED(aclmdlRICondHandleCreate)
+REFUSED(aclmdlRICondHandleGetCondPtr)
+REFUSED(aclmdlRIGetId)
 REFUSED(aclrtBinaryGetFunction)
 REFUSED(aclrtBinaryLoadFromData)
 REFUSED(aclrtGetFunctionAddr)
@@ -26,17 +37,6 @@ REFUSED(rtDevBinaryRegister)
 REFUSED(rtFunctionRegister)
 REFUSED(rtGetC2cCtrlAddr)
 REFUSED(rtKernelLaunch)
-REFUSED(aclrtMallocPhysical)
-REFUSED(aclrtFreePhysical)
-REFUSED(aclrtMapMem)
-REFUSED(aclrtUnmapMem)
-REFUSED(aclrtReserveMemAddress)
-REFUSED(aclrtReleaseMemAddress)
-REFUSED(aclrtMemExportToShareableHandle)
-REFUSED(aclrtMemImportFromShareableHandle)
-REFUSED(aclrtMemSetPidToShareableHandle)
-REFUSED(aclrtDeviceGetBareTgid)
-REFUSED(aclrtProcessReport)
 
 SILENT(MsprofGetHashId)
 SILENT(MsprofRegisterCallback)
