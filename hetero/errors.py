@@ -17,6 +17,10 @@ class DeviceError(HeteroError, RuntimeError):
     """A device was asked for that does not exist or cannot do what was asked of it."""
 
 
+class EmulatorError(HeteroError, RuntimeError):
+    """An emulator cannot be built or run here, or was asked for something that it does not have."""
+
+
 class OpError(HeteroError, RuntimeError):
     """An op was called, pinned or declared in a way that cannot be honoured."""
 
@@ -39,3 +43,7 @@ class ModelError(HeteroError, ValueError):
 
 class CheckpointError(HeteroError, RuntimeError):
     """A checkpoint cannot be written, is damaged, or does not belong to this run."""
+
+
+class RolloutError(HeteroError, RuntimeError):
+    """Completions could not be sampled as asked."""
