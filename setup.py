@@ -13,7 +13,12 @@ from setuptools.command.build_ext import build_ext
 
 ROOT = Path(__file__).parent.resolve()
 #: package -> folder of its sources
-FOLDERS = {"hetero": "hetero", "hetero.backends": "backends", "hetero.kernels_triton": "kernels_triton"}
+FOLDERS = {
+    "hetero": "hetero",
+    "hetero.backends": "backends",
+    "hetero.emulators": "emulators",
+    "hetero.kernels_triton": "kernels_triton",
+}
 KERNELS = "hetero.backends.cpu._kernels"
 
 FALLBACK = """
@@ -96,7 +101,11 @@ def _packages() -> list[str]:
 setup(
     packages=_packages(),
     package_dir=FOLDERS,
-    package_data={"": ["*.toml", "*.json", "*.yaml", "py.typed"], "hetero.backends": ["_template/**/*"]},
+    package_data={
+        "": ["*.toml", "*.json", "*.yaml", "py.typed"],
+        "hetero.backends": ["_template/**/*"],
+        "hetero.emulators": ["**/*.h", "**/*.cpp"],
+    },
     ext_modules=[Extension(KERNELS, sources=[], optional=True)],
     cmdclass={"build_ext": CMakeBuild},
 )

@@ -81,6 +81,10 @@ class Host:
         paths = (f"{d}/{name}" for d in (*given, *roots, *_LIBRARY_DIRS))
         return next((p for p in paths if self.exists(p)), None)
 
+    def emulated(self, library: str | None) -> bool:
+        """Whether ``library`` is no vendor's but belongs to one of hetero's emulators, which mark their folders."""
+        return library is not None and self.exists(f"{library.rpartition('/')[0]}/../emulator.json")
+
     # -- Python packages
     def package(self, module: str, *distributions: str) -> str | None:
         """Version of the importable top-level ``module``; None where absent, ``"?"`` without metadata.
