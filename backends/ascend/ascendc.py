@@ -66,8 +66,11 @@ class Rows(NamedTuple):
 def ascendc_ops() -> tuple[Impl, ...]:
     """An implementation for each op that the kernels cover; none where they were not built."""
     version = _version()
-    if version is None:
-        return ()
+    return () if version is None else implementations(version[:12])
+
+
+def implementations(version: str) -> tuple[Impl, ...]:
+    """The same, of kernels of this ``version``, built or not."""
     # DataCopyPad as the kernels use it is A2's and A3's, the SoCs whose unified buffer the table of chips knows.
     where = Where(dtypes=frozenset(CODES), caps=("max_shared_bytes",), also=_fits)
     return tuple(
@@ -76,7 +79,7 @@ def ascendc_ops() -> tuple[Impl, ...]:
             name="ascendc",
             kind="native",
             where=where,
-            version=version[:12],
+            version=version,
             forward=f"{_HERE}.{module}:{op}",
             backward=f"{_HERE}.{module}:{op}_backward",
         )

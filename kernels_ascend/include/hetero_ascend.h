@@ -4,8 +4,8 @@
  * - A matrix argument is a base pointer and the distance between rows, counted in elements; within a row elements are
  *   adjacent. Nothing needs to be aligned beyond its element size.
  * - Maths is float32 whatever the storage; each result is rounded once.
- * - A call returns once the kernels are on the stream: HETERO_OK or an error, whose text hetero_ascend_error() gives for
- *   the calling thread. Nothing is copied or synchronised, and no memory is allocated.
+ * - A call returns once the kernels are on the stream: HETERO_OK or an error, whose text hetero_ascend_error() gives
+ * for the calling thread. Nothing is copied or synchronised, and no memory is allocated.
  * - Labels and positions live on the device, so that one out of range cannot be an error: its row comes out as NaN.
  * A pointer marked "or NULL" leaves that operand or result out.
  */
@@ -34,7 +34,8 @@ typedef struct {
 HETERO_API const char* hetero_ascend_error(void);
 HETERO_API const char* hetero_ascend_source_hash(void);
 
-/* y = silu(gate) up; backward when g is given: dgate = g up silu'(gate), dup = g silu(gate). y, dgate, dup contiguous. */
+/* y = silu(gate) up; backward when g is given: dgate = g up silu'(gate), dup = g silu(gate). y, dgate, dup contiguous.
+ */
 typedef struct {
   int64_t rows, width;
   const void *gate, *up, *g /* or NULL: forward */;
@@ -44,8 +45,8 @@ typedef struct {
 } hetero_swiglu_args;
 HETERO_API int hetero_ascend_swiglu(const hetero_swiglu_args*, const hetero_ascend_place*);
 
-/* s = x + residual, rounded to the storage type; y = s r (w + offset), r = (mean(s^2) + eps)^-1/2. round_normed: round s r to
- * the storage type before the weight. weight_dtype is dtype or float32. */
+/* s = x + residual, rounded to the storage type; y = s r (w + offset), r = (mean(s^2) + eps)^-1/2. round_normed: round
+ * s r to the storage type before the weight. weight_dtype is dtype or float32. */
 typedef struct {
   int64_t rows, width;
   const void *x, *residual, *weight /* or NULL */;
@@ -71,10 +72,11 @@ typedef struct {
   float* work;
 } hetero_add_rms_norm_backward_args;
 HETERO_API int64_t hetero_ascend_add_rms_norm_backward_work(int64_t rows, int64_t width, int32_t cores);
-HETERO_API int hetero_ascend_add_rms_norm_backward(const hetero_add_rms_norm_backward_args*, const hetero_ascend_place*);
+HETERO_API int hetero_ascend_add_rms_norm_backward(const hetero_add_rms_norm_backward_args*,
+                                                   const hetero_ascend_place*);
 
-/* Rotates the first 2 * half of every head of x [batch, tokens, heads, dim] by the angle of its token, by minus the angle
- * when `inverse`. Table row: positions[b, t] when given, which must be below `table_rows`; else (b, t) with
+/* Rotates the first 2 * half of every head of x [batch, tokens, heads, dim] by the angle of its token, by minus the
+ * angle when `inverse`. Table row: positions[b, t] when given, which must be below `table_rows`; else (b, t) with
  * table_batch_stride (0: shared by the batch). y is contiguous. */
 typedef struct {
   int64_t batch, tokens, heads, dim, half;

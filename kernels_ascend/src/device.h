@@ -1,4 +1,5 @@
-// What the kernels share on the device: waiting, vector instructions that may depend on each other, conversions, sums, copies.
+// What the kernels share on the device: waiting, vector instructions that may depend on each other, conversions, sums,
+// copies.
 #pragma once
 
 #include "kernel_operator.h"
@@ -85,8 +86,8 @@ __aicore__ inline float ln_of(float value, Floats small) {
   return scalar(small);
 }
 
-// Sum of x[0..n) into small[0]; x is overwritten. Halves are folded, since ReduceSum adds one repeat after the other and a
-// long sum would lose accuracy.
+// Sum of x[0..n) into small[0]; x is overwritten. Halves are folded, since ReduceSum adds one repeat after the other
+// and a long sum would lose accuracy.
 __aicore__ inline void fold_sum(Floats small, Floats x, uint32_t n) {
   while (n > 64) {
     const uint32_t half = round_up((n + 1) / 2, 64);
@@ -103,7 +104,8 @@ __aicore__ inline float sum(Floats small, Floats x, uint32_t n) {
 // Copies of rows of `width` elements, each at a multiple of 32 bytes in the unified buffer. Pad lanes are zeros where
 // `padded`: for vector instructions over several rows at once.
 template <typename T>
-__aicore__ inline void copy_in(LocalTensor<T> to, GlobalTensor<T> from, uint32_t rows, uint32_t width, int64_t stride, bool padded) {
+__aicore__ inline void copy_in(LocalTensor<T> to, GlobalTensor<T> from, uint32_t rows, uint32_t width, int64_t stride,
+                               bool padded) {
   AscendC::DataCopyExtParams shape;
   shape.blockCount = static_cast<uint16_t>(rows);
   shape.blockLen = width * sizeof(T);
@@ -120,7 +122,8 @@ template <typename T> __aicore__ inline void copy_in(LocalTensor<T> to, GlobalTe
   copy_in(to, from, 1, n, n, false);
 }
 template <typename T>
-__aicore__ inline void copy_out(GlobalTensor<T> to, LocalTensor<T> from, uint32_t rows, uint32_t width, int64_t stride) {
+__aicore__ inline void copy_out(GlobalTensor<T> to, LocalTensor<T> from, uint32_t rows, uint32_t width,
+                                int64_t stride) {
   AscendC::DataCopyExtParams shape;
   shape.blockCount = static_cast<uint16_t>(rows);
   shape.blockLen = width * sizeof(T);
@@ -133,20 +136,23 @@ template <typename T> __aicore__ inline void copy_out(GlobalTensor<T> to, LocalT
 }
 
 // A queue's next buffer, filled from global memory; the caller frees it.
-template <typename T, typename Queue> __aicore__ inline LocalTensor<T> load(Queue& queue, GlobalTensor<T> from, uint32_t n) {
+template <typename T, typename Queue>
+__aicore__ inline LocalTensor<T> load(Queue& queue, GlobalTensor<T> from, uint32_t n) {
   LocalTensor<T> tile = queue.template AllocTensor<T>();
   copy_in(tile, from, n);
   queue.EnQue(tile);
   return queue.template DeQue<T>();
 }
 // As float32 in `to`.
-template <typename T, typename Queue> __aicore__ inline void load_wide(Floats to, Queue& queue, GlobalTensor<T> from, uint32_t n) {
+template <typename T, typename Queue>
+__aicore__ inline void load_wide(Floats to, Queue& queue, GlobalTensor<T> from, uint32_t n) {
   LocalTensor<T> tile = load<T>(queue, from, n);
   widen(to, tile, n);
   queue.FreeTensor(tile);
 }
 // A tensor that vectors have filled, to global memory.
-template <typename T, typename Queue> __aicore__ inline void store(GlobalTensor<T> to, Queue& queue, LocalTensor<T> tile, uint32_t n) {
+template <typename T, typename Queue>
+__aicore__ inline void store(GlobalTensor<T> to, Queue& queue, LocalTensor<T> tile, uint32_t n) {
   queue.EnQue(tile);
   LocalTensor<T> ready = queue.template DeQue<T>();
   copy_out(to, ready, n);

@@ -14,9 +14,9 @@ struct RowsTiling {
 
 constexpr float kInfinity = __builtin_inff();
 
-// x = tanh(x), to about 3 units in the last place. Lambert's continued fraction x / (1 + x^2 / (3 + x^2 / (5 + ...))) as one
-// quotient of polynomials: all terms are positive, so that nothing cancels and small values keep their digits. It is taken
-// of a quarter of x, and tanh(2 y) = 2 t / (1 + t^2) goes back twice. tanh(18) is 1 in float32.
+// x = tanh(x), to about 3 units in the last place. Lambert's continued fraction x / (1 + x^2 / (3 + x^2 / (5 + ...)))
+// as one quotient of polynomials: all terms are positive, so that nothing cancels and small values keep their digits.
+// It is taken of a quarter of x, and tanh(2 y) = 2 t / (1 + t^2) goes back twice. tanh(18) is 1 in float32.
 __aicore__ inline void tanh(Floats x, Floats square, Floats work, uint32_t n) {
   at_most(x, x, 18.0f, n);
   at_least(x, x, -18.0f, n);
@@ -120,8 +120,8 @@ template <typename T> class Rows {
     return r.max == kInfinity ? kInfinity : r.max + log_total(r);
   }
 
-  // Row of gradients from what get() left: z becomes what `gradient(z, work, n)` makes of it, plus `bump` at the label, times
-  // the slope of the cap and `scale`.
+  // Row of gradients from what get() left: z becomes what `gradient(z, work, n)` makes of it, plus `bump` at the label,
+  // times the slope of the cap and `scale`.
   __aicore__ inline void finish(int64_t label, int64_t at, uint32_t n, float bump, float scale) {
     Floats z = z_.Get<float>();
     if (label >= at && label < at + n) {

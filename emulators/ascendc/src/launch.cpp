@@ -14,7 +14,8 @@ struct Use {
   bool writes;
 };
 
-// Two blocks at the same bytes, one of them writing. Sorted by start; what reaches furthest so far is enough to compare with.
+// Two blocks at the same bytes, one of them writing. Sorted by start; what reaches furthest so far is enough to compare
+// with.
 void refuse_races(const char* kernel, std::vector<Use> uses, const std::vector<Buffer>& buffers) {
   std::sort(uses.begin(), uses.end(), [](const Use& a, const Use& b) { return a.begin < b.begin; });
   Use write{0, 0, -1, true}, any{0, 0, -1, false}, other{0, 0, -1, false};
@@ -22,7 +23,8 @@ void refuse_races(const char* kernel, std::vector<Use> uses, const std::vector<B
     std::string where = "?";
     for (const Buffer& buffer : buffers) {
       const auto start = reinterpret_cast<uintptr_t>(buffer.data);
-      if (b.begin >= start && b.begin < start + buffer.bytes) where = std::string(buffer.name) + ", byte " + std::to_string(b.begin - start);
+      if (b.begin >= start && b.begin < start + buffer.bytes)
+        where = std::string(buffer.name) + ", byte " + std::to_string(b.begin - start);
     }
     throw Violation(std::string(kernel) + ", blocks " + std::to_string(a.block) + " and " + std::to_string(b.block) +
                     ": one block writes what another one uses: " + where);

@@ -1,4 +1,5 @@
-// On an emulated CANN: a kernel goes onto its stream behind what was put there before, and its buffers must be device memory.
+// On an emulated CANN: a kernel goes onto its stream behind what was put there before, and its buffers must be device
+// memory.
 #include "ascendc/launch.h"
 #include "emulator.h"
 

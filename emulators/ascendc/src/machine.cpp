@@ -44,11 +44,12 @@ bool Core::running() { return current != nullptr; }
 void leave_core() { current = nullptr; }
 
 void Core::fail(const std::string& rule, const std::string& place) const {
-  throw Violation(std::string(kernel_) + ", block " + std::to_string(block) + " of " + std::to_string(blocks) + ": " + rule + ": " +
-                  instruction + ": " + place);
+  throw Violation(std::string(kernel_) + ", block " + std::to_string(block) + " of " + std::to_string(blocks) + ": " +
+                  rule + ": " + instruction + ": " + place);
 }
 
-// -- unified buffer -----------------------------------------------------------------------------------------------------
+// -- unified buffer
+// -----------------------------------------------------------------------------------------------------
 
 void Core::issue(pipe_t pipe, const char* name) {
   instruction = name;
@@ -68,7 +69,8 @@ void Core::after(const Access& earlier, uint32_t offset, const char* operand, co
 }
 
 void Core::touch(uint32_t offset, uint32_t bytes, const char* operand, bool writing) {
-  if (uint64_t(offset) + bytes > kUsable) fail("outside of the unified buffer", std::string(operand) + " at byte " + std::to_string(offset));
+  if (uint64_t(offset) + bytes > kUsable)
+    fail("outside of the unified buffer", std::string(operand) + " at byte " + std::to_string(offset));
   if (!bytes) return;
   for (uint32_t b = offset / kBlock; b <= (offset + bytes - 1) / kBlock; ++b) {
     after(written_[b], b * kBlock, operand, "writes");
@@ -77,7 +79,8 @@ void Core::touch(uint32_t offset, uint32_t bytes, const char* operand, bool writ
       continue;
     }
     // What the scalar unit reads it has before it hands out the next instruction.
-    for (int pipe = PIPE_V; pipe < kPipes; ++pipe) after({read_[b][pipe], static_cast<uint8_t>(pipe)}, b * kBlock, operand, "reads");
+    for (int pipe = PIPE_V; pipe < kPipes; ++pipe)
+      after({read_[b][pipe], static_cast<uint8_t>(pipe)}, b * kBlock, operand, "reads");
     written_[b] = {ticks_[unit_], static_cast<uint8_t>(unit_)};
   }
 }
@@ -87,7 +90,8 @@ void Core::read(uint32_t offset, uint32_t bytes, const char* operand) {
   const auto* first = defined_.data() + offset;
   if (const void* hole = std::memchr(first, 0, bytes))
     fail("read of bytes that were never written", std::string(operand) + ": byte " +
-         std::to_string(static_cast<const uint8_t*>(hole) - first) + " of " + std::to_string(bytes));
+                                                      std::to_string(static_cast<const uint8_t*>(hole) - first) +
+                                                      " of " + std::to_string(bytes));
 }
 
 void Core::write(uint32_t offset, uint32_t bytes, const char* operand) {
@@ -101,21 +105,25 @@ void Core::forget(uint32_t offset, uint32_t bytes) {
 }
 
 void Core::aligned(uint32_t offset, uint32_t to, const char* operand) const {
-  if (offset % to) fail("address in the unified buffer is not a multiple of " + std::to_string(to), std::string(operand) + " at byte " + std::to_string(offset));
+  if (offset % to)
+    fail("address in the unified buffer is not a multiple of " + std::to_string(to),
+         std::string(operand) + " at byte " + std::to_string(offset));
 }
 
 uint32_t Core::reserve(uint32_t bytes, uint32_t count, const char* what) {
   if (!bytes) fail("a buffer of no bytes", what);
   if (uint64_t(used_) + uint64_t(bytes) * count > kUsable)
-    fail("the unified buffer is full", std::string(what) + " of " + std::to_string(count) + " x " + std::to_string(bytes) + " bytes, " +
-         std::to_string(kUsable - used_) + " of " + std::to_string(kUsable) + " are left");
+    fail("the unified buffer is full", std::string(what) + " of " + std::to_string(count) + " x " +
+                                           std::to_string(bytes) + " bytes, " + std::to_string(kUsable - used_) +
+                                           " of " + std::to_string(kUsable) + " are left");
   if ((buffers_ += count) > 64) fail("more than 64 buffers in one kernel", what);
   const uint32_t at = used_;
   used_ += bytes * count;
   return at;
 }
 
-// -- global memory ------------------------------------------------------------------------------------------------------
+// -- global memory
+// ------------------------------------------------------------------------------------------------------
 
 void Core::find(const void* at, size_t bytes, bool writing) const {
   const auto begin = reinterpret_cast<uintptr_t>(at);
@@ -127,8 +135,9 @@ void Core::find(const void* at, size_t bytes, bool writing) const {
   }
   std::string place = (writing ? "write of " : "read of ") + std::to_string(bytes) + " bytes";
   if (nearest)
-    place += ", " + std::to_string(begin - reinterpret_cast<uintptr_t>(nearest->data)) + " bytes into \"" + nearest->name + "\", which has " +
-             std::to_string(nearest->bytes) + (nearest->written ? "" : " and is read only");
+    place += ", " + std::to_string(begin - reinterpret_cast<uintptr_t>(nearest->data)) + " bytes into \"" +
+             nearest->name + "\", which has " + std::to_string(nearest->bytes) +
+             (nearest->written ? "" : " and is read only");
   fail("outside of the global memory that the launch named", place);
 }
 
@@ -144,7 +153,8 @@ void Core::write_global(const void* at, size_t bytes) {
   note(writes, reinterpret_cast<uintptr_t>(at), reinterpret_cast<uintptr_t>(at) + bytes);
 }
 
-// -- order --------------------------------------------------------------------------------------------------------------
+// -- order
+// --------------------------------------------------------------------------------------------------------------
 
 Clock Core::point(pipe_t pipe) const {
   Clock clock = known_[pipe];

@@ -9,8 +9,9 @@ namespace AscendC {
 
 struct DataCopyExtParams {
   uint16_t blockCount = 1;
-  uint32_t blockLen = 0;   // bytes
-  uint32_t srcStride = 0;  // from a block's end to the next one's start: bytes in global memory, 32-byte blocks in the UB
+  uint32_t blockLen = 0;  // bytes
+  uint32_t srcStride =
+      0;  // from a block's end to the next one's start: bytes in global memory, 32-byte blocks in the UB
   uint32_t dstStride = 0;
   uint32_t rsv = 0;
 };
@@ -32,7 +33,8 @@ inline void check_counts(Core& core, const AscendC::DataCopyExtParams& p, size_t
 }
 inline void check_whole_blocks(Core& core, uint64_t bytes) {
   if (bytes % kBlock)
-    core.fail("DataCopy of a size that is not a multiple of 32 bytes", std::to_string(bytes) + " bytes: the hardware would round down; use DataCopyPad");
+    core.fail("DataCopy of a size that is not a multiple of 32 bytes",
+              std::to_string(bytes) + " bytes: the hardware would round down; use DataCopyPad");
 }
 
 }  // namespace ascendc
@@ -65,8 +67,8 @@ template <typename T> inline void DataCopy(const GlobalTensor<T>& dst, const Loc
   std::memcpy(dst.data(), core.ub(at), bytes);
 }
 
-// Blocks of any length; each starts on a 32-byte boundary of the UB. What is left of its last 32 bytes is undefined, but
-// for the padding that was asked for.
+// Blocks of any length; each starts on a 32-byte boundary of the UB. What is left of its last 32 bytes is undefined,
+// but for the padding that was asked for.
 template <typename T>
 inline void DataCopyPad(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const DataCopyExtParams& params,
                         const DataCopyPadExtParams<T>& pad) {
@@ -76,7 +78,8 @@ inline void DataCopyPad(const LocalTensor<T>& dst, const GlobalTensor<T>& src, c
   if (dst.GetPosition() == TPosition::VECCALC)
     core.fail("DataCopyPad from global memory to VECCALC", "only VECIN and VECOUT on A2 and A3");
   const uint32_t left = pad.leftPadding * sizeof(T), right = pad.rightPadding * sizeof(T);
-  if (left > ascendc::kBlock || right > ascendc::kBlock) core.fail("padding above 32 bytes", std::to_string(left > right ? left : right));
+  if (left > ascendc::kBlock || right > ascendc::kBlock)
+    core.fail("padding above 32 bytes", std::to_string(left > right ? left : right));
   if (!params.blockCount || !params.blockLen) return;
   const uint32_t used = left + params.blockLen + right;
   const uint32_t room = (used + ascendc::kBlock - 1) / ascendc::kBlock * ascendc::kBlock;
@@ -95,7 +98,8 @@ inline void DataCopyPad(const LocalTensor<T>& dst, const GlobalTensor<T>& src, c
     if (pad.isPad && (left || right)) {
       core.write(at, used, "destination");
       for (uint32_t k = 0; k < left; k += sizeof(T)) std::memcpy(core.ub(at + k), &pad.paddingValue, sizeof(T));
-      for (uint32_t k = left + params.blockLen; k < used; k += sizeof(T)) std::memcpy(core.ub(at + k), &pad.paddingValue, sizeof(T));
+      for (uint32_t k = left + params.blockLen; k < used; k += sizeof(T))
+        std::memcpy(core.ub(at + k), &pad.paddingValue, sizeof(T));
     }
     from += uint64_t(params.blockLen) + params.srcStride;
     to += room + params.dstStride * ascendc::kBlock;

@@ -11,19 +11,32 @@ struct Way {
 constexpr Way way(AscendC::HardEvent event) {
   using E = AscendC::HardEvent;
   switch (event) {
-    case E::MTE2_V: return {PIPE_MTE2, PIPE_V};
-    case E::V_MTE2: return {PIPE_V, PIPE_MTE2};
-    case E::MTE3_V: return {PIPE_MTE3, PIPE_V};
-    case E::V_MTE3: return {PIPE_V, PIPE_MTE3};
-    case E::V_S: return {PIPE_V, PIPE_S};
-    case E::S_V: return {PIPE_S, PIPE_V};
-    case E::S_MTE2: return {PIPE_S, PIPE_MTE2};
-    case E::MTE2_S: return {PIPE_MTE2, PIPE_S};
-    case E::S_MTE3: return {PIPE_S, PIPE_MTE3};
-    case E::MTE3_S: return {PIPE_MTE3, PIPE_S};
-    case E::MTE2_MTE3: return {PIPE_MTE2, PIPE_MTE3};
-    case E::MTE3_MTE2: return {PIPE_MTE3, PIPE_MTE2};
-    default: return {PIPE_S, PIPE_S};
+    case E::MTE2_V:
+      return {PIPE_MTE2, PIPE_V};
+    case E::V_MTE2:
+      return {PIPE_V, PIPE_MTE2};
+    case E::MTE3_V:
+      return {PIPE_MTE3, PIPE_V};
+    case E::V_MTE3:
+      return {PIPE_V, PIPE_MTE3};
+    case E::V_S:
+      return {PIPE_V, PIPE_S};
+    case E::S_V:
+      return {PIPE_S, PIPE_V};
+    case E::S_MTE2:
+      return {PIPE_S, PIPE_MTE2};
+    case E::MTE2_S:
+      return {PIPE_MTE2, PIPE_S};
+    case E::S_MTE3:
+      return {PIPE_S, PIPE_MTE3};
+    case E::MTE3_S:
+      return {PIPE_MTE3, PIPE_S};
+    case E::MTE2_MTE3:
+      return {PIPE_MTE2, PIPE_MTE3};
+    case E::MTE3_MTE2:
+      return {PIPE_MTE3, PIPE_MTE2};
+    default:
+      return {PIPE_S, PIPE_S};
   }
 }
 

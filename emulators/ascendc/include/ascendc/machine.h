@@ -3,7 +3,8 @@
 // Rules that a core checks on every access:
 //   - unified buffer: inside the memory that the kernel may use; 32-byte aligned where an instruction asks for it;
 //   - no byte is read that was not written since its buffer was allocated (a map of one flag a byte);
-//   - no unit reads or writes a 32-byte block that another one still works on (flags and barriers move what a unit knows
+//   - no unit reads or writes a 32-byte block that another one still works on (flags and barriers move what a unit
+//   knows
 //     of the others; the vector unit needs PipeBarrier<PIPE_V> between dependent instructions);
 //   - global memory: inside the buffers that the launch named, never written where it said "read only".
 #pragma once
@@ -68,14 +69,16 @@ class Core {
   void read_global(const void* at, size_t bytes);
   void write_global(const void* at, size_t bytes);
 
-  // -- order between units ----------------------------------------------------------------------------------------------
+  // -- order between units
+  // ----------------------------------------------------------------------------------------------
   Clock point(pipe_t pipe) const;               // all that `pipe` was given so far, and all that it knew
   void learn(pipe_t pipe, const Clock& point);  // `pipe` goes on only after `point`
   void barrier(pipe_t pipe);
   void set_flag(pipe_t from, pipe_t to, int event);
   void wait_flag(pipe_t from, pipe_t to, int event);
 
-  // -- the memory a kernel asks for -------------------------------------------------------------------------------------
+  // -- the memory a kernel asks for
+  // -------------------------------------------------------------------------------------
   uint32_t reserve(uint32_t bytes, uint32_t count, const char* what);
 
   void finish() const;  // what a kernel must have put right when it ends

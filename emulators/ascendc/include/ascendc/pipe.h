@@ -1,4 +1,5 @@
-// TPipe hands out the unified buffer; TQue passes buffers between units with the waiting that this needs; TBuf is a plain one.
+// TPipe hands out the unified buffer; TQue passes buffers between units with the waiting that this needs; TBuf is a
+// plain one.
 #pragma once
 
 #include <array>
@@ -52,7 +53,8 @@ template <TPosition source, TPosition target, int depth> class TQueBind {
     auto& core = begin("FreeTensor");
     ascendc::Slot& slot = mine(tensor);
     if (slot.state == ascendc::Slot::kFree) core.fail("FreeTensor of a tensor that is free", "freed twice");
-    if (slot.state == ascendc::Slot::kQueued) core.fail("FreeTensor of a tensor that is still queued", "DeQue it first");
+    if (slot.state == ascendc::Slot::kQueued)
+      core.fail("FreeTensor of a tensor that is still queued", "DeQue it first");
     slot.state = ascendc::Slot::kFree;
     slot.released = core.point(consumer());
   }
@@ -66,7 +68,8 @@ template <TPosition source, TPosition target, int depth> class TQueBind {
   ~TQueBind() {
     if (!count_ || !ascendc::Core::running()) return;
     for (int i = 0; i < count_; ++i)
-      if (slots_[i].state != ascendc::Slot::kFree) ascendc::Core::now().unfinished.push_back("a tensor of a queue was not freed");
+      if (slots_[i].state != ascendc::Slot::kFree)
+        ascendc::Core::now().unfinished.push_back("a tensor of a queue was not freed");
   }
 
   void init(int count, uint32_t bytes) {
@@ -98,7 +101,8 @@ template <TPosition source, TPosition target, int depth> class TQueBind {
   template <typename T> ascendc::Slot& mine(const LocalTensor<T>& tensor) {
     auto& core = ascendc::Core::now();
     if (!tensor.slot() || tensor.slot()->owner != this) core.fail("a tensor of another queue", core.instruction);
-    if (tensor.slot()->life != tensor.life()) core.fail("FreeTensor of a tensor that is free", "its buffer is in use again");
+    if (tensor.slot()->life != tensor.life())
+      core.fail("FreeTensor of a tensor that is free", "its buffer is in use again");
     return *tensor.slot();
   }
 
@@ -109,7 +113,8 @@ template <TPosition source, TPosition target, int depth> class TQueBind {
 
 // VECIN: copied in, used by vectors. VECOUT: made by vectors, copied out. VECCALC: vectors only.
 template <TPosition position, int depth>
-class TQue : public TQueBind<position, position == TPosition::VECOUT ? TPosition::VECOUT : TPosition::VECCALC, depth> {};
+class TQue : public TQueBind<position, position == TPosition::VECOUT ? TPosition::VECOUT : TPosition::VECCALC, depth> {
+};
 
 template <TPosition position = TPosition::VECCALC> class TBuf {
  public:

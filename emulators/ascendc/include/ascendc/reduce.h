@@ -1,5 +1,5 @@
-// Reductions over the first `count` elements to one, as A2 does them: within 256 bytes by a binary tree, those results one
-// after the other (ReduceSum's documented order: long sums lose accuracy, so kernels should fold in halves first).
+// Reductions over the first `count` elements to one, as A2 does them: within 256 bytes by a binary tree, those results
+// one after the other (ReduceSum's documented order: long sums lose accuracy, so kernels should fold in halves first).
 #pragma once
 
 #include "vector.h"
@@ -38,14 +38,15 @@ namespace AscendC {
 
 // The rest of the destination's 32 bytes is left as it is. A work space may be any tensor here: A2 uses none.
 template <typename T>
-inline void ReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<T>& work, const int32_t count) {
+inline void ReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<T>& work,
+                      const int32_t count) {
   static_assert(std::is_same_v<T, float>, "only float reductions are emulated");
   ascendc::reduce("ReduceSum", dst, src, work, count, 0.0f, false, [](float a, float b) { return a + b; });
 }
 
 template <typename T>
-inline void ReduceMax(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<T>& work, const int32_t count,
-                      bool index = false) {
+inline void ReduceMax(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<T>& work,
+                      const int32_t count, bool index = false) {
   static_assert(std::is_same_v<T, float>, "only float reductions are emulated");
   if (index) ascendc::Core::now().fail("ReduceMax with an index is not emulated", "ReduceMax");
   ascendc::reduce("ReduceMax", dst, src, work, count, -INFINITY, true, [](float a, float b) { return b > a ? b : a; });

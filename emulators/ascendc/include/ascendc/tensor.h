@@ -50,8 +50,9 @@ template <typename T> class GlobalTensor {
   // [start, start + bytes) lies in what SetGlobalBuffer said.
   void check(uint64_t start, uint64_t bytes) const {
     if ((start + bytes + sizeof(T) - 1) / sizeof(T) > size_)
-      ascendc::Core::now().fail("out of bounds of a GlobalTensor", "bytes " + std::to_string(start) + " to " +
-                                std::to_string(start + bytes) + " of a tensor of " + std::to_string(size_ * sizeof(T)));
+      ascendc::Core::now().fail("out of bounds of a GlobalTensor",
+                                "bytes " + std::to_string(start) + " to " + std::to_string(start + bytes) +
+                                    " of a tensor of " + std::to_string(size_ * sizeof(T)));
   }
   T* data() const { return data_; }
 
@@ -70,7 +71,8 @@ template <typename T> class LocalTensor {
     LocalTensor rest = *this;
     const uint32_t skipped = elements * sizeof(T);
     if (skipped > bytes_)
-      ascendc::Core::now().fail("out of bounds of a LocalTensor", "element " + std::to_string(elements) + " of " + std::to_string(GetSize()));
+      ascendc::Core::now().fail("out of bounds of a LocalTensor",
+                                "element " + std::to_string(elements) + " of " + std::to_string(GetSize()));
     rest.offset_ += skipped;
     rest.bytes_ -= skipped;
     return rest;
@@ -107,10 +109,12 @@ template <typename T> class LocalTensor {
     if (!bound_) core.fail("a LocalTensor that no queue or buffer gave", operand);
     if (slot_ && (slot_->life != life_ || slot_->state == ascendc::Slot::kFree))
       core.fail("use of a LocalTensor after FreeTensor", operand);
-    if (slot_ && slot_->state == ascendc::Slot::kQueued) core.fail("use of a LocalTensor between EnQue and DeQue", operand);
+    if (slot_ && slot_->state == ascendc::Slot::kQueued)
+      core.fail("use of a LocalTensor between EnQue and DeQue", operand);
     if (uint64_t(start) + bytes > bytes_)
       core.fail("out of bounds of a LocalTensor", std::string(operand) + ": bytes " + std::to_string(start) + " to " +
-                std::to_string(uint64_t(start) + bytes) + " of " + std::to_string(bytes_));
+                                                      std::to_string(uint64_t(start) + bytes) + " of " +
+                                                      std::to_string(bytes_));
     return offset_ + start;
   }
   ascendc::Slot* slot() const { return slot_; }

@@ -1,4 +1,5 @@
-// Qualifiers, element types and enumerations. `half` and `bfloat16_t` are storage only: no arithmetic on the host either.
+// Qualifiers, element types and enumerations. `half` and `bfloat16_t` are storage only: no arithmetic on the host
+// either.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +34,8 @@ struct bfloat16_t {
     uint32_t wide;
     std::memcpy(&wide, &value, sizeof(wide));
     const bool nan = (wide & 0x7fffffffu) > 0x7f800000u;
-    bits = nan ? static_cast<uint16_t>((wide >> 16) | 0x40) : static_cast<uint16_t>((wide + 0x7fff + ((wide >> 16) & 1)) >> 16);
+    bits = nan ? static_cast<uint16_t>((wide >> 16) | 0x40)
+               : static_cast<uint16_t>((wide + 0x7fff + ((wide >> 16) & 1)) >> 16);
   }
   explicit operator float() const {
     const uint32_t wide = static_cast<uint32_t>(bits) << 16;
@@ -54,10 +56,24 @@ namespace AscendC {
 enum class TPosition : uint8_t { GM, VECIN, VECOUT, VECCALC };
 enum class RoundMode { CAST_NONE, CAST_RINT, CAST_FLOOR, CAST_CEIL, CAST_ROUND, CAST_TRUNC, CAST_ODD };
 enum class HardEvent : uint8_t {
-  MTE2_V, V_MTE2, MTE3_V, V_MTE3, V_S, S_V, S_MTE2, MTE2_S, S_MTE3, MTE3_S, MTE2_MTE3, MTE3_MTE2, MAX
+  MTE2_V,
+  V_MTE2,
+  MTE3_V,
+  V_MTE3,
+  V_S,
+  S_V,
+  S_MTE2,
+  MTE2_S,
+  S_MTE3,
+  MTE3_S,
+  MTE2_MTE3,
+  MTE3_MTE2,
+  MAX
 };
 using TEventID = int8_t;
 
-template <typename T, typename U> struct IsSameType { static constexpr bool value = std::is_same<T, U>::value; };
+template <typename T, typename U> struct IsSameType {
+  static constexpr bool value = std::is_same<T, U>::value;
+};
 
 }  // namespace AscendC

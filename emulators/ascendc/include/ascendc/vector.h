@@ -1,5 +1,5 @@
-// Elementwise instructions on the first `count` elements, in the vector unit. float and half; half computes in float here
-// and rounds each result once, as the hardware does. There is no arithmetic on bfloat16_t: Cast to float first.
+// Elementwise instructions on the first `count` elements, in the vector unit. float and half; half computes in float
+// here and rounds each result once, as the hardware does. There is no arithmetic on bfloat16_t: Cast to float first.
 #pragma once
 
 #include <cmath>
@@ -43,7 +43,9 @@ template <typename T, typename U> void apart(const T* dst, uint32_t dst_bytes, c
     Core::now().fail("source and destination overlap in part", "they must be the same or disjoint");
 }
 
-template <typename T, typename F> void unary(const char* name, const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T>& src, int32_t count, F f) {
+template <typename T, typename F>
+void unary(const char* name, const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T>& src, int32_t count,
+           F f) {
   begin<T>(name, count);
   if constexpr (computes<T>()) {
     if (!count) return;
@@ -54,8 +56,8 @@ template <typename T, typename F> void unary(const char* name, const AscendC::Lo
   }
 }
 template <typename T, typename F>
-void binary(const char* name, const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T>& left, const AscendC::LocalTensor<T>& right,
-            int32_t count, F f) {
+void binary(const char* name, const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T>& left,
+            const AscendC::LocalTensor<T>& right, int32_t count, F f) {
   begin<T>(name, count);
   if constexpr (computes<T>()) {
     if (!count) return;
@@ -71,29 +73,30 @@ void binary(const char* name, const AscendC::LocalTensor<T>& dst, const AscendC:
 
 namespace AscendC {
 
-#define ASCENDC_BINARY(NAME, RESULT)                                                                                       \
-  template <typename T>                                                                                                    \
-  inline void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& left, const LocalTensor<T>& right, const int32_t& count) { \
-    ascendc::binary(#NAME, dst, left, right, count, [](float a, float b) { return RESULT; });                              \
+#define ASCENDC_BINARY(NAME, RESULT)                                                                   \
+  template <typename T>                                                                                \
+  inline void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& left, const LocalTensor<T>& right, \
+                   const int32_t& count) {                                                             \
+    ascendc::binary(#NAME, dst, left, right, count, [](float a, float b) { return RESULT; });          \
   }
-#define ASCENDC_SCALAR(NAME, RESULT)                                                                                       \
-  template <typename T>                                                                                                    \
-  inline void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src, const T& scalar, const int32_t& count) {          \
-    const float b = static_cast<float>(scalar);                                                                            \
-    ascendc::unary(#NAME, dst, src, count, [b](float a) { return RESULT; });                                               \
+#define ASCENDC_SCALAR(NAME, RESULT)                                                                              \
+  template <typename T>                                                                                           \
+  inline void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src, const T& scalar, const int32_t& count) { \
+    const float b = static_cast<float>(scalar);                                                                   \
+    ascendc::unary(#NAME, dst, src, count, [b](float a) { return RESULT; });                                      \
   }
-#define ASCENDC_UNARY(NAME, RESULT)                                                                                        \
-  template <typename T> inline void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_t& count) {     \
-    ascendc::unary(#NAME, dst, src, count, [](float a) { return RESULT; });                                                \
+#define ASCENDC_UNARY(NAME, RESULT)                                                                                    \
+  template <typename T> inline void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_t& count) { \
+    ascendc::unary(#NAME, dst, src, count, [](float a) { return RESULT; });                                            \
   }
 
 ASCENDC_BINARY(Add, a + b)
 ASCENDC_BINARY(Sub, a - b)
-ASCENDC_BINARY(Mul, a * b)
+ASCENDC_BINARY(Mul, a* b)
 ASCENDC_BINARY(Div, a / b)
 ASCENDC_BINARY(Max, b > a ? b : a)
 ASCENDC_BINARY(Min, b < a ? b : a)
-ASCENDC_SCALAR(Muls, a * b)
+ASCENDC_SCALAR(Muls, a* b)
 ASCENDC_SCALAR(Maxs, b > a ? b : a)
 ASCENDC_SCALAR(Mins, b < a ? b : a)
 ASCENDC_UNARY(Exp, std::exp(a))
@@ -124,23 +127,30 @@ inline void Adds(const LocalTensor<T>& dst, const LocalTensor<T>& src, const T& 
 // Steps of the form that repeats: blocks of 32 bytes within a repeat, and from a repeat to the next.
 struct BinaryRepeatParams {
   BinaryRepeatParams() = default;
-  BinaryRepeatParams(uint8_t dst_block, uint8_t left_block, uint8_t right_block, uint8_t dst_repeat, uint8_t left_repeat, uint8_t right_repeat)
-      : dstBlkStride(dst_block), src0BlkStride(left_block), src1BlkStride(right_block), dstRepStride(dst_repeat),
-        src0RepStride(left_repeat), src1RepStride(right_repeat) {}
-  uint8_t dstBlkStride = 1, src0BlkStride = 1, src1BlkStride = 1, dstRepStride = 8, src0RepStride = 8, src1RepStride = 8;
+  BinaryRepeatParams(uint8_t dst_block, uint8_t left_block, uint8_t right_block, uint8_t dst_repeat,
+                     uint8_t left_repeat, uint8_t right_repeat)
+      : dstBlkStride(dst_block),
+        src0BlkStride(left_block),
+        src1BlkStride(right_block),
+        dstRepStride(dst_repeat),
+        src0RepStride(left_repeat),
+        src1RepStride(right_repeat) {}
+  uint8_t dstBlkStride = 1, src0BlkStride = 1, src1BlkStride = 1, dstRepStride = 8, src0RepStride = 8,
+          src1RepStride = 8;
 };
 
-// The first `mask` of each 64 lanes, `repeats` times; only blocks that lie side by side within a repeat. The parameter is
-// wider than the API's uint8_t, so that a count which would wrap there is found here.
+// The first `mask` of each 64 lanes, `repeats` times; only blocks that lie side by side within a repeat. The parameter
+// is wider than the API's uint8_t, so that a count which would wrap there is found here.
 template <typename T>
-inline void Mul(const LocalTensor<T>& dst, const LocalTensor<T>& left, const LocalTensor<T>& right, uint64_t mask, const int64_t repeats,
-                const BinaryRepeatParams& steps) {
+inline void Mul(const LocalTensor<T>& dst, const LocalTensor<T>& left, const LocalTensor<T>& right, uint64_t mask,
+                const int64_t repeats, const BinaryRepeatParams& steps) {
   static_assert(std::is_same_v<T, float>, "only float is emulated");
   ascendc::begin<T>("Mul", 0);
   auto& core = ascendc::Core::now();
   if (mask < 1 || mask > 64) core.fail("a mask outside of 1 to 64 lanes", std::to_string(mask));
   if (repeats < 0 || repeats > 255) core.fail("more than 255 repeats", std::to_string(repeats));
-  if (steps.dstBlkStride != 1 || steps.src0BlkStride != 1 || steps.src1BlkStride != 1) core.fail("block strides other than 1 are not emulated", "Mul");
+  if (steps.dstBlkStride != 1 || steps.src0BlkStride != 1 || steps.src1BlkStride != 1)
+    core.fail("block strides other than 1 are not emulated", "Mul");
   const uint32_t lanes = ascendc::kBlock / sizeof(T), count = static_cast<uint32_t>(mask);
   for (uint32_t r = 0; r < repeats; ++r) {
     const T* a = ascendc::input(left[r * steps.src0RepStride * lanes], count, "first source");
@@ -168,8 +178,10 @@ inline void Cast(const LocalTensor<T>& dst, const LocalTensor<U>& src, const Rou
   constexpr bool widens = std::is_same_v<T, float> && (std::is_same_v<U, half> || std::is_same_v<U, bfloat16_t>);
   constexpr bool narrows = std::is_same_v<U, float> && (std::is_same_v<T, half> || std::is_same_v<T, bfloat16_t>);
   const bool exact = widens && mode == RoundMode::CAST_NONE;
-  const bool nearest = narrows && (mode == RoundMode::CAST_RINT || (std::is_same_v<T, half> && mode == RoundMode::CAST_NONE));
-  if (!exact && !nearest) core.fail("Cast between types, or with a rounding, that A2 does not have or that is not emulated", "Cast");
+  const bool nearest =
+      narrows && (mode == RoundMode::CAST_RINT || (std::is_same_v<T, half> && mode == RoundMode::CAST_NONE));
+  if (!exact && !nearest)
+    core.fail("Cast between types, or with a rounding, that A2 does not have or that is not emulated", "Cast");
   if (!count) return;
   if constexpr (widens || narrows) {
     const U* a = ascendc::input(src, count, "source");
@@ -181,8 +193,8 @@ inline void Cast(const LocalTensor<T>& dst, const LocalTensor<U>& src, const Rou
 
 // dst[i] = src at byte base + offsets[i].
 template <typename T>
-inline void Gather(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<uint32_t>& offsets, const uint32_t base,
-                   const uint32_t count) {
+inline void Gather(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<uint32_t>& offsets,
+                   const uint32_t base, const uint32_t count) {
   auto& core = ascendc::Core::now();
   core.issue(PIPE_V, "Gather");
   static_assert(sizeof(T) == 2 || sizeof(T) == 4, "Gather takes elements of 16 or 32 bits");
@@ -191,7 +203,8 @@ inline void Gather(const LocalTensor<T>& dst, const LocalTensor<T>& src, const L
   core.aligned(src.range(0, 0, "source"), ascendc::kBlock, "source");
   T* y = ascendc::output(dst, count, "destination");
   for (uint32_t i = 0; i < count; ++i) {
-    if ((base + at[i]) % sizeof(T)) core.fail("Gather offset that is no multiple of the element size", std::to_string(at[i]));
+    if ((base + at[i]) % sizeof(T))
+      core.fail("Gather offset that is no multiple of the element size", std::to_string(at[i]));
     const uint32_t from = src.range(base + at[i], sizeof(T), "source");
     core.read(from, sizeof(T), "source");
     std::memcpy(&y[i], core.ub(from), sizeof(T));
