@@ -23,7 +23,7 @@ Arena& Memory::arena(int device) {
 }
 
 int Memory::take_physical(const char* call, int device, size_t bytes, uintptr_t* at) {
-  if (bytes > settings().memory - used_[device] || fault("oom", ""))
+  if (fault("oom", "") || bytes > settings().memory - used_[device])
     // torch_npu looks for "Failed to allocate" where an operator's own allocation fails.
     return fail(ACL_ERROR_RT_MEMORY_ALLOCATION, std::string(call) + ": Failed to allocate " + std::to_string(bytes) + " bytes on device " +
                 std::to_string(device) + ": " + std::to_string(settings().memory - used_[device]) + " of " +
