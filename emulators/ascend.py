@@ -17,7 +17,13 @@ from hetero.errors import EmulatorError
 
 _SOURCES = Path(__file__).parent / "cann"
 #: What torch_npu is linked with and CANN has as libraries of their own; here one file has all the names.
-_RUNTIME_ALIASES = ("libacl_op_compiler.so", "libge_runner.so", "libgraph.so", "libacl_tdt_channel.so")
+_RUNTIME_ALIASES = (
+    "libacl_op_compiler.so",
+    "libge_runner.so",
+    "libgraph.so",
+    "libacl_tdt_channel.so",
+    "libmspti.so",
+)
 #: torch_npu's own look at CANN's folder wants these to be there; the operators' kernels and compilers are not.
 _FILES = (("runtime", None), ("compiler", None), ("opp", None))
 
@@ -112,10 +118,15 @@ class AscendEmulator(Emulator):
         return changed
 
     def coverage(self, ran: frozenset[str]) -> list[dict[str, Any]]:
-        implemented = implemented_operators()
+        implemented, looked_up = implemented_operators(), _looked_up(torch_npu.find().folder)
         return [
-            {"operator": name, "implemented": name in implemented, "ran": name in ran}
-            for name in sorted(_looked_up(torch_npu.find().folder) | implemented)
+            {
+                "operator": name,
+                "looked_up": name in looked_up,
+                "implemented": name in implemented,
+                "ran": name in ran,
+            }
+            for name in sorted(looked_up | implemented)
         ]
 
 

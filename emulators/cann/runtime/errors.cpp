@@ -45,7 +45,9 @@ CANN_EXPORT aclError aclInit(const char* path) {
     text.assign(std::istreambuf_iterator<char>(file), {});
   }
   if (cann::initialised.exchange(true)) return cann::fail(ACL_ERROR_REPEAT_INITIALIZE, "aclInit: was called before");
-  // {"defaultDevice": {"default_device": "0"}}: threads that set no device use this one.
+  // {"defaultDevice": {"default_device": "0"}}: threads that set no device use this one. torch_npu looks for its file
+  // beside torch and finds none where it lies in a folder of its own: no file stands for that one.
+  if (!path) cann::set_default_device(0);
   const auto key = text.find("\"default_device\"");
   const auto digit = key == std::string::npos ? key : text.find_first_of("0123456789", key);
   if (digit != std::string::npos) cann::set_default_device(text[digit] - '0');

@@ -18,13 +18,13 @@ CANN_EXPORT aclError aclmdlRICaptureThreadExchangeMode(aclmdlRICaptureMode* mode
   return ACL_SUCCESS;
 }
 CANN_EXPORT aclError aclmdlRICaptureBegin(aclrtStream, aclmdlRICaptureMode) {
-  return fail(ACL_ERROR_RT_FEATURE_NOT_SUPPORT, "aclmdlRICaptureBegin: capturing a graph (torch.npu.NPUGraph) is not emulated");
+  return fail(ACL_ERROR_API_NOT_SUPPORT, "aclmdlRICaptureBegin: capturing a graph (torch.npu.NPUGraph) is not emulated");
 }
 CANN_EXPORT aclError aclmdlRICaptureEnd(aclrtStream, aclmdlRI*) {
   return fail(ACL_ERROR_RT_STREAM_NOT_CAPTURED, "aclmdlRICaptureEnd: capturing a graph (torch.npu.NPUGraph) is not emulated");
 }
 CANN_EXPORT aclError aclmdlRIExecuteAsync(aclmdlRI, aclrtStream) {
-  return fail(ACL_ERROR_RT_FEATURE_NOT_SUPPORT, "aclmdlRIExecuteAsync: graphs (torch.npu.NPUGraph) are not emulated");
+  return fail(ACL_ERROR_API_NOT_SUPPORT, "aclmdlRIExecuteAsync: graphs (torch.npu.NPUGraph) are not emulated");
 }
 CANN_EXPORT aclError aclmdlRIDestroy(aclmdlRI) { return ACL_SUCCESS; }
 }

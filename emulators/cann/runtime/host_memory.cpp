@@ -95,14 +95,14 @@ CANN_EXPORT aclError aclrtFreeHost(void* data) {
 }
 
 CANN_EXPORT aclError aclrtHostRegister(void* data, uint64_t bytes, aclrtHostRegisterType type, void** device_address) {
-  if (type != ACL_HOST_REGISTER_MAPPED) return fail(ACL_ERROR_RT_FEATURE_NOT_SUPPORT, "aclrtHostRegister: only mapped memory is emulated");
+  if (type != ACL_HOST_REGISTER_MAPPED) return fail(ACL_ERROR_API_NOT_SUPPORT, "aclrtHostRegister: only mapped memory is emulated");
   if (int code = cann::register_host("aclrtHostRegister", data, bytes, true)) return code;
   *device_address = data;
   return ACL_SUCCESS;
 }
 CANN_EXPORT aclError aclrtHostRegisterV2(void* data, uint64_t bytes, uint32_t flags) {
   if (flags & ~uint32_t(ACL_HOST_REG_MAPPED | ACL_HOST_REG_PINNED))
-    return fail(ACL_ERROR_RT_FEATURE_NOT_SUPPORT, "aclrtHostRegisterV2: only mapped and pinned memory are emulated");
+    return fail(ACL_ERROR_API_NOT_SUPPORT, "aclrtHostRegisterV2: only mapped and pinned memory are emulated");
   return cann::register_host("aclrtHostRegisterV2", data, bytes, flags & ACL_HOST_REG_MAPPED);
 }
 CANN_EXPORT aclError aclrtHostUnregister(void* data) {

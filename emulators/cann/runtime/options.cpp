@@ -38,7 +38,7 @@ CANN_EXPORT aclError aclrtCtxSetSysParamOpt(aclSysParamOpt option, int64_t value
 
 CANN_EXPORT aclError aclrtSetDeviceSatMode(aclrtFloatOverflowMode mode) {
   if (mode == ACL_RT_OVERFLOW_MODE_SATURATION && cann::soc().bf16)
-    return cann::fail(ACL_ERROR_RT_FEATURE_NOT_SUPPORT, "aclrtSetDeviceSatMode: saturating arithmetic is not emulated");
+    return cann::fail(ACL_ERROR_API_NOT_SUPPORT, "aclrtSetDeviceSatMode: saturating arithmetic is not emulated");
   saturation = mode;
   return ACL_SUCCESS;
 }

@@ -39,7 +39,7 @@ CANN_EXPORT aclError aclrtGetDeviceInfo(uint32_t device, aclrtDevAttr attribute,
     case ACL_DEV_ATTR_PHY_CHIP_ID: *value = settings().devices[device]; return ACL_SUCCESS;
     case ACL_DEV_ATTR_SMP_ID:
     case ACL_DEV_ATTR_IS_VIRTUAL: *value = 0; return ACL_SUCCESS;
-    default: return fail(ACL_ERROR_RT_FEATURE_NOT_SUPPORT, "aclrtGetDeviceInfo: attribute " + std::to_string(attribute) + " is not emulated");
+    default: return fail(ACL_ERROR_API_NOT_SUPPORT, "aclrtGetDeviceInfo: attribute " + std::to_string(attribute) + " is not emulated");
   }
 }
 

@@ -8,7 +8,9 @@ int fail(int code, const std::string& message);
 }
 
 namespace {
-constexpr int kNotSupported = 207000;  // ACL_ERROR_RT_FEATURE_NOT_SUPPORT
+// ACL_ERROR_API_NOT_SUPPORT. Not ACL_ERROR_RT_FEATURE_NOT_SUPPORT, for which torch_npu prints a line and goes on as if
+// the call had worked.
+constexpr int kNotSupported = 200001;
 }
 
 #define REFUSED(NAME) \

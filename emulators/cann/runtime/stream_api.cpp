@@ -96,7 +96,8 @@ CANN_EXPORT aclError aclrtSetStreamAttribute(aclrtStream handle, aclrtStreamAttr
   switch (attribute) {
     case ACL_STREAM_ATTR_FAILURE_MODE: return aclrtSetStreamFailureMode(handle, value->failureMode);
     case ACL_STREAM_ATTR_FLOAT_OVERFLOW_CHECK: return aclrtSetStreamOverflowSwitch(handle, value->overflowSwitch);
-    default: return fail(ACL_ERROR_RT_FEATURE_NOT_SUPPORT, "aclrtSetStreamAttribute: attribute " + std::to_string(attribute) + " is not emulated");
+    case ACL_STREAM_ATTR_CACHE_OP_INFO: return ACL_SUCCESS;  // for captured graphs, of which there are none
+    default: return fail(ACL_ERROR_API_NOT_SUPPORT, "aclrtSetStreamAttribute: attribute " + std::to_string(attribute) + " is not emulated");
   }
 }
 CANN_EXPORT aclError aclrtGetStreamAttribute(aclrtStream handle, aclrtStreamAttr attribute, aclrtStreamAttrValue* value) {
@@ -107,7 +108,7 @@ CANN_EXPORT aclError aclrtGetStreamAttribute(aclrtStream handle, aclrtStreamAttr
     case ACL_STREAM_ATTR_FAILURE_MODE: value->failureMode = stream->failure_mode; return ACL_SUCCESS;
     case ACL_STREAM_ATTR_FLOAT_OVERFLOW_CHECK: value->overflowSwitch = stream->overflow_switch; return ACL_SUCCESS;
     case ACL_STREAM_ATTR_PRIORITY: value->streamPriority = stream->priority; return ACL_SUCCESS;
-    default: return fail(ACL_ERROR_RT_FEATURE_NOT_SUPPORT, "aclrtGetStreamAttribute: attribute " + std::to_string(attribute) + " is not emulated");
+    default: return fail(ACL_ERROR_API_NOT_SUPPORT, "aclrtGetStreamAttribute: attribute " + std::to_string(attribute) + " is not emulated");
   }
 }
 }

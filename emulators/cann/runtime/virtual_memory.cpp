@@ -99,7 +99,7 @@ CANN_EXPORT aclError aclrtMallocPhysical(aclrtDrvMemHandle* out, size_t bytes, c
   if (!out || !prop || !bytes || bytes % (size_t(2) << 20))
     return fail(ACL_ERROR_RT_PARAM_INVALID, "aclrtMallocPhysical: not a multiple of 2 MiB, or no properties");
   if (prop->location.type != ACL_MEM_LOCATION_TYPE_DEVICE)
-    return fail(ACL_ERROR_RT_FEATURE_NOT_SUPPORT, "aclrtMallocPhysical: host memory is not emulated");
+    return fail(ACL_ERROR_API_NOT_SUPPORT, "aclrtMallocPhysical: host memory is not emulated");
   const int device = int(prop->location.id);
   if (int code = cann::check_device("aclrtMallocPhysical", device)) return code;
   std::lock_guard<std::mutex> hold(memory().lock);
