@@ -54,11 +54,15 @@ class Probe:
 
 @dataclass(frozen=True)
 class Identity:
-    """Who a device is: ``name`` as torch prints it, ``arch``, and versions of what drives it."""
+    """Who a device is: ``name`` as torch prints it, ``arch``, and versions of what drives it.
+
+    ``emulated``: it is no chip but one of hetero's emulators (:meth:`Host.emulated`).
+    """
 
     name: str
     arch: str
     driver: dict[str, str] = field(default_factory=dict)
+    emulated: bool = False
 
 
 @dataclass(frozen=True)
@@ -72,6 +76,10 @@ class CommSpec:
         unverified: collectives the vendor does not document as working: build them from the others.
         note: limits worth a warning.
         source: where this was read.
+        reduce_except: (op, dtype name) pairs that it does not take though it reduces the dtype.
+        bytes_as: torch dtype name that bytes travel as.
+        by_messages: collectives that are sends and receives instead (``"all_to_all"`` alone).
+        lists_at: numbers of ranks at which all_gather and reduce_scatter take lists, not one tensor.
     """
 
     backend: str
@@ -80,6 +88,10 @@ class CommSpec:
     unverified: tuple[str, ...] = ()
     note: str = ""
     source: str = ""
+    reduce_except: tuple[tuple[str, str], ...] = ()
+    bytes_as: str = "uint8"
+    by_messages: tuple[str, ...] = ()
+    lists_at: tuple[int, ...] = ()
 
 
 class Backend:

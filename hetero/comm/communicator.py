@@ -197,7 +197,11 @@ class Communicator(Collectives):
     def describe(self) -> dict[str, Any]:
         """What :meth:`explain` says, as data."""
         library = self.job.library
-        how = dict.fromkeys(COLLECTIVES, "a copy: one rank") if self._alone else library.explain()
+        how = (
+            dict.fromkeys(COLLECTIVES, "a copy: one rank")
+            if self._alone
+            else library.explain(self.world_size)
+        )
         return {
             "ranks": list(self.ranks),
             "rank": self.ranks[self.rank],

@@ -78,7 +78,10 @@ class GroupWire:
                 dist.all_reduce(whole, op=native, group=group)
                 return whole.narrow(0, group.rank() * count, count)
             part = work.new_empty(count)
-            _reduce_scatter(part, work, op=native, group=group)
+            if self._in_lists(group):
+                dist.reduce_scatter(part, list(work.tensor_split(self.size)), op=native, group=group)
+            else:
+                _reduce_scatter(part, work, op=native, group=group)
             return part
 
         out.copy_(self._reduce("reduce_scatter", t, op, run))
@@ -91,48 +94,64 @@ class GroupWire:
 
     # -- movement
     def broadcast(self, t: Tensor, src: int) -> None:
-        work, group = self._carry("broadcast", t)
+        work, group = self._bytes("broadcast", t)
         dist.broadcast(work, src, group=group)
-        t.copy_(work)
+        self._land(t, work)
 
     def all_gather(self, out: Tensor, t: Tensor) -> None:
-        work, group = self._carry("all_gather", t)
+        work, group = self._bytes("all_gather", t)
         got = self._like(out, work)
-        _all_gather(got, work, group=group)
-        out.copy_(got)
+        if self._in_lists(group):
+            dist.all_gather(list(got.tensor_split(self.size)), work, group=group)
+        else:
+            _all_gather(got, work, group=group)
+        self._land(out, got)
 
     def all_to_all(self, out: Tensor, t: Tensor, out_splits: list[int], in_splits: list[int]) -> None:
-        work, group = self._carry("all_to_all", t)
+        if "all_to_all" in self.library.by_messages:
+            self._all_to_all_by_messages(out.split(out_splits), t.split(in_splits))
+            return
+        work, group = self._bytes("all_to_all", t)
         got = self._like(out, work)
         dist.all_to_all_single(got, work, out_splits, in_splits, group=group)
-        out.copy_(got)
+        self._land(out, got)
+
+    def _all_to_all_by_messages(self, outs: Sequence[Tensor], parts: Sequence[Tensor]) -> None:
+        me, ranks = self.group.rank(), dist.get_process_group_ranks(self.group)
+        outs[me].copy_(parts[me])
+        # Round k: to the rank k further on, from the one k before, so that no rank has to wait for a busy one.
+        others = [(me + k) % self.size for k in range(1, self.size)]
+        sends = [(parts[r], ranks[r]) for r in others if parts[r].numel()]
+        recvs = [(outs[r], ranks[r]) for r in reversed(others) if outs[r].numel()]
+        if sends or recvs:
+            self.exchange(sends, recvs)
 
     def gather(self, out: Tensor | None, t: Tensor, dst: int) -> None:
-        work, group = self._carry("gather", t)
+        work, group = self._bytes("gather", t)
         got = None if out is None else self._like(out, work)
-        dist.gather(work, None if got is None else list(got.chunk(self.size)), dst, group=group)
+        dist.gather(work, None if got is None else list(got.tensor_split(self.size)), dst, group=group)
         if out is not None and got is not None:
-            out.copy_(got)
+            self._land(out, got)
 
     def scatter(self, out: Tensor, t: Tensor | None, src: int) -> None:
-        work, group = self._carry("scatter", out)
-        parts = None if t is None else list(t.to(work.device).chunk(self.size))
+        work, group = self._bytes("scatter", out)
+        parts = None if t is None else list(t.to(work.device).view(work.dtype).tensor_split(self.size))
         dist.scatter(work, parts, src, group=group)
-        out.copy_(work)
+        self._land(out, work)
 
     def exchange(self, sends: Sequence[Message], recvs: Sequence[Message]) -> None:
         operations, landed = [], []
         for t, peer in sends:
-            work, group = self._carry("batch_p2p", t)
+            work, group = self._bytes("batch_p2p", t)
             operations.append(dist.P2POp(dist.isend, work, peer, group))
         for t, peer in recvs:
-            work, group = self._carry("batch_p2p", t)
+            work, group = self._bytes("batch_p2p", t)
             operations.append(dist.P2POp(dist.irecv, work, peer, group))
             landed.append((t, work))
         for pending in dist.batch_isend_irecv(operations):
             pending.wait()
         for t, work in landed:
-            t.copy_(work)
+            self._land(t, work)
 
     # -- where it travels
     def _carry(self, name: str, t: Tensor, force_host: bool = False) -> tuple[Tensor, dist.ProcessGroup]:
@@ -141,9 +160,24 @@ class GroupWire:
             return t.cpu(), self.control
         return t, self.group
 
+    def _bytes(self, name: str, t: Tensor) -> tuple[Tensor, dist.ProcessGroup]:
+        """The same for bytes, in the dtype that the library moves."""
+        work, group = self._carry(name, t)
+        return work.view(self.library.bytes_as), group
+
+    def _in_lists(self, group: dist.ProcessGroup) -> bool:
+        return self.size in self.library.lists_at and group is not self.control
+
     @staticmethod
     def _like(out: Tensor, work: Tensor) -> Tensor:
-        return out if out.device == work.device else torch.empty_like(out, device=work.device)
+        """Where the bytes for ``out`` can land: in it, or in new memory where ``work`` is."""
+        where = out if out.device == work.device else torch.empty_like(out, device=work.device)
+        return where.view(work.dtype)
+
+    @staticmethod
+    def _land(out: Tensor, got: Tensor) -> None:
+        if got.device != out.device:
+            out.copy_(got.view(out.dtype))
 
 
 class LoneWire:

@@ -401,6 +401,24 @@ def what_a_library_lacks_goes_over_the_host(c: Communicator) -> None:
     assert told["sum of float64"] == "over the host by gloo: XCCL does not reduce float64"
 
 
+def what_a_library_lacks_is_made_of_its_other_calls(c: Communicator) -> None:
+    spec = CommSpec("gloo", "XCCL", bytes_as="int8", by_messages=("all_to_all",), lists_at=(2, 3))
+    job = dataclasses.replace(c.job, library=dataclasses.replace(Library.of(spec), backend="xccl"))
+    picky = Communicator(job, c.ranks, c.rank, c.group, c._control_group)
+    for check in (
+        reduce_changes_only_the_root,
+        reduce_scatter_both_forms,
+        movement_takes_every_dtype_and_shape,
+        movement_takes_strided_tensors,
+        all_to_all_even_and_uneven,
+        all_to_all_of_any_shapes,
+        messages_around_a_ring,
+    ):
+        check(picky)
+    told = picky.describe()["collectives"]
+    assert "list of tensors" in told["all_gather"] and "sends and receives" in told["all_to_all"]
+
+
 def data_parallel_works_with_the_group(c: Communicator) -> None:
     torch.manual_seed(0)
     model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(3, 1), process_group=c.group)
@@ -419,6 +437,7 @@ TOGETHER = (
     messages_in_a_batch_keep_their_order,
     mismatches_name_both_sides,
     what_a_library_lacks_goes_over_the_host,
+    what_a_library_lacks_is_made_of_its_other_calls,
     data_parallel_works_with_the_group,
 )
 

@@ -43,6 +43,42 @@ def test_a_collective_that_a_library_lacks_goes_over_the_host() -> None:
     assert NARROW.explain()["all_reduce"] == "XCCL"
 
 
+def test_what_a_library_documents_for_some_calls_alone_is_made_of_others() -> None:
+    picky = Library.of(
+        CommSpec(
+            "xccl",
+            "XCCL",
+            ("float32", "bfloat16"),
+            reduce_except=(("product", "bfloat16"),),
+            bytes_as="int8",
+            by_messages=("all_to_all",),
+            lists_at=(3, 5),
+        )
+    )
+    assert picky.bytes_as == torch.int8
+    assert picky.reduction(torch.bfloat16, "sum").wire == torch.bfloat16
+    product = picky.reduction(torch.bfloat16, "product")
+    assert (product.wire, product.host) == (torch.float32, False)
+    assert product.why == "in float32, rounded once: XCCL does not reduce product of bfloat16"
+    told = picky.explain(3)
+    assert told["all_to_all"] == "XCCL's sends and receives: its own is not documented for bytes"
+    assert told["product of bfloat16"] == product.why and "sum of bfloat16" not in told
+    for name in ("all_gather", "reduce_scatter"):
+        assert told[name] == "XCCL with a list of tensors: with one tensor it is not documented for 3 ranks"
+        assert picky.explain(4)[name] == picky.explain()[name] == "XCCL"
+
+
+def test_ascend_stays_inside_what_torch_npu_documents() -> None:
+    backend = next(r.backend for r in registry.records() if r.name == "ascend")
+    assert backend is not None
+    library = Library.of(backend.comm())
+    told = library.explain(6)
+    assert "list of tensors" in told["all_gather"] and "sends and receives" in told["all_to_all"]
+    assert told["sum of float64"].startswith("over the host")
+    assert told["sum of int8"] == "in int32: HCCL does not reduce int8"
+    assert library.reduction(torch.bfloat16, "product").wire == torch.float32
+
+
 @pytest.mark.parametrize(
     ("dtype", "op", "text"),
     [
