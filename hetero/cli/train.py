@@ -43,10 +43,11 @@ def train(
 
 
 def _show(recipe: Any, device: Any) -> None:
-    from hetero.train.data.dataset import build
+    from hetero.train.algorithms import create
     from hetero.train.model import load
 
     print(f"# resolved recipe, device {device}\n{recipe.to_yaml()}")
     _, tokenizer = load(recipe, device)
+    algorithm = create(recipe, tokenizer)
     for split in ("train", "eval") if recipe.has_eval else ("train",):
-        print(build(recipe, tokenizer, split)[1].summary())
+        print(algorithm.prepare(split)[1].summary())

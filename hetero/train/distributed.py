@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,11 +14,11 @@ from torch.nn.parallel import DistributedDataParallel
 
 from hetero import errors
 from hetero.errors import HeteroError
-from hetero.train.algorithms.base import Algorithm, Batch, Sums
 
 if TYPE_CHECKING:
     from hetero.accelerator import Device
     from hetero.comm import Communicator
+    from hetero.train.algorithms.base import Algorithm, Batch, Items, Sums
 
 
 T = TypeVar("T")
@@ -55,7 +55,7 @@ class _LossModule(nn.Module):
         self.model = model
         self._algorithm = algorithm
 
-    def forward(self, batch: Batch, items: Tensor | int) -> tuple[Tensor, Sums]:
+    def forward(self, batch: Batch, items: Items) -> tuple[Tensor, Sums]:
         return self._algorithm.loss(self.model, batch, items)
 
 
@@ -67,7 +67,8 @@ class Engine:
     """
 
     def __init__(self, model: nn.Module, algorithm: Algorithm, device: Device, comm: Communicator) -> None:
-        self._device, self._comm = device, comm
+        self.model, self.device, self.comm = model, device, comm
+        self._algorithm = algorithm
         self._module: nn.Module = _LossModule(model, algorithm)
         if comm.world_size > 1:
             with comm.guard("the comparison of models across ranks"):
@@ -79,19 +80,19 @@ class Engine:
                     **_KEEP_BUFFERS,
                 )
 
-    def forward_backward(self, batch: Batch, items: Tensor | int, *, last: bool) -> tuple[Tensor, Sums]:
+    def forward_backward(self, batch: Batch, items: Items, *, last: bool) -> tuple[Tensor, Sums]:
         """One micro-batch; returns its detached loss share and metric sums on the device."""
         module = self._module
         context: AbstractContextManager[None] = contextlib.nullcontext()
         if isinstance(module, DistributedDataParallel):
-            context = self._comm.guard("the sum of gradients over ranks") if last else module.no_sync()
+            context = self.comm.guard("the sum of gradients over ranks") if last else module.no_sync()
         with context:
             loss, sums = module(self.to_device(batch), items)
-            (loss * self._comm.world_size).backward()
+            (loss * self.comm.world_size).backward()
         return loss.detach(), sums
 
     @torch.no_grad()
-    def forward(self, batch: Batch, items: Tensor | int) -> tuple[Tensor, Sums]:
+    def forward(self, batch: Batch, items: Items) -> tuple[Tensor, Sums]:
         """The loss alone, for evaluation. Does not communicate."""
         module = self._module.module if isinstance(self._module, DistributedDataParallel) else self._module
         return module(self.to_device(batch), items)
@@ -99,20 +100,33 @@ class Engine:
     def to_device(self, batch: Batch) -> Batch:
         """Copy the tensors of ``batch`` to the device, without waiting for the copies."""
         return {
-            key: value.to(self._device.torch, non_blocking=True) if isinstance(value, Tensor) else value
+            key: value.to(self.device.torch, non_blocking=True) if isinstance(value, Tensor) else value
             for key, value in batch.items()
         }
 
+    def count(self, batches: Sequence[Batch]) -> tuple[Items, int]:
+        """Items of each kind in the batches of all ranks together, at least 1; and input tokens.
+
+        At least 1 because a window without a single item has the finite loss 0 / 1.
+        """
+        found = [self._algorithm.items(batch) for batch in batches]
+        names = sorted(found[0])
+        *items, tokens = self.sum_counts(
+            *(sum(counts[name] for counts in found) for name in names),
+            sum(self._algorithm.tokens(batch) for batch in batches),
+        )
+        return {name: max(number, 1) for name, number in zip(names, items, strict=True)}, tokens
+
     def sum_counts(self, *counts: int) -> list[int]:
         """Whole numbers summed over all ranks."""
-        if self._comm.world_size == 1:
+        if self.comm.world_size == 1:
             return list(counts)
-        total = torch.tensor(counts, dtype=torch.int64, device=self._device.torch)
-        self._comm.all_reduce(total)
+        total = torch.tensor(counts, dtype=torch.int64, device=self.device.torch)
+        self.comm.all_reduce(total)
         return [int(n) for n in total.tolist()]
 
     def sum_floats(self, values: Tensor) -> Tensor:
         """A float32 vector summed over all ranks, in place."""
-        if self._comm.world_size > 1:
-            self._comm.all_reduce(values)
+        if self.comm.world_size > 1:
+            self.comm.all_reduce(values)
         return values

@@ -79,7 +79,7 @@ def _export(source: Path, to: Path, merge: bool) -> Path:
 
 @torch.no_grad()
 def probe(model: Any) -> torch.Tensor:
-    """Logits [16, vocabulary] in float32 on fixed tokens spread over the vocabulary."""
+    """Logits [16, vocabulary], or a reward model's [1], in float32 on fixed tokens spread over the vocabulary."""
     size = model.get_input_embeddings().weight.shape[0]
     ids = torch.linspace(0, size - 1, _PROBE_TOKENS).long().unsqueeze(0)
     return model(input_ids=ids, use_cache=False).logits[0].float()
@@ -120,19 +120,28 @@ def _model_directory(source: Path) -> Path:
 
 def _load(source: Path) -> tuple[Any, Any]:
     """The trained model in the dtype it was trained in, on the CPU, and its tokenizer."""
-    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoConfig, AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(str(source), local_files_only=True)
     if (source / weights.ADAPTER).is_file():
         model = _base_model(source)
     elif files.complete(source):
         config = AutoConfig.from_pretrained(str(source), local_files_only=True)
-        model = AutoModelForCausalLM.from_config(config, dtype=config.dtype)
+        model = _auto(source).from_config(config, dtype=config.dtype)
     else:
-        model = AutoModelForCausalLM.from_pretrained(str(source), dtype="auto", local_files_only=True)
+        model = _auto(source).from_pretrained(str(source), dtype="auto", local_files_only=True)
         return model, tokenizer
     weights.read(model, source)
     return model, tokenizer
+
+
+def _auto(folder: Path) -> Any:
+    """The class of Transformers that loads the model in ``folder``: a language model, or a reward model."""
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceClassification
+
+    kinds = AutoConfig.from_pretrained(str(folder), local_files_only=True).architectures or [""]
+    scores = kinds[0].endswith("ForSequenceClassification")
+    return AutoModelForSequenceClassification if scores else AutoModelForCausalLM
 
 
 def _base_model(source: Path) -> Any:
@@ -150,10 +159,8 @@ def _base_model(source: Path) -> Any:
 
 def _load_back(folder: Path, like: Any) -> Any:
     """Load ``folder`` the way its users will."""
-    from transformers import AutoModelForCausalLM
-
     if not weights.has_adapter(like):
-        return AutoModelForCausalLM.from_pretrained(str(folder), dtype="auto", local_files_only=True).eval()
+        return _auto(folder).from_pretrained(str(folder), dtype="auto", local_files_only=True).eval()
     from peft import PeftModel
 
     from hetero.train.model.lora import quiet_peft

@@ -32,7 +32,7 @@ class Loop:
     """Runs windows until ``total_steps`` or a stop signal; logs every step, evaluates and saves when due.
 
     ``evaluate`` returns metrics to log, and is called each ``eval_steps`` and at the end (None: never).
-    ``extra`` adds numbers about the machine to a row: memory, MFU.
+    ``extra`` adds numbers about the machine to a row: memory, MFU. ``after_step`` is told each step's number.
     """
 
     def __init__(
@@ -47,11 +47,12 @@ class Loop:
         signals: StopSignals,
         evaluate: Callable[[], dict[str, float]] | None = None,
         extra: Callable[[StepResult, float], dict[str, float]] | None = None,
+        after_step: Callable[[int], None] | None = None,
     ) -> None:
         self._recipe, self._total = recipe, total_steps
         self._source, self._stepper, self._metrics = source, stepper, metrics
         self._checkpointer, self._signals = checkpointer, signals
-        self._evaluate, self._extra = evaluate, extra
+        self._evaluate, self._extra, self._after_step = evaluate, extra, after_step
         self._warmup = schedule.warmup_steps(total_steps, recipe.warmup_steps, recipe.warmup_ratio)
 
     def run(self, progress: Progress) -> tuple[dict[str, float], bool]:
@@ -71,6 +72,8 @@ class Loop:
             result = self._stepper(self._source.next_window(), lr, lambda: bool(self._signals.received))
             stop = result.stop
             self._advance(progress, result)
+            if self._after_step is not None:
+                self._after_step(progress.step)
             last = self._row(progress, result, lr, time.monotonic() - started)
             final = progress.step == self._total
             self._metrics.write(last, always=final or not result.applied)

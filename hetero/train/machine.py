@@ -24,10 +24,13 @@ class Machine:
     def __init__(self, model: nn.Module, device: Device, world_size: int) -> None:
         self._device = device
         embedding = model.get_input_embeddings().weight  # type: ignore[operator, union-attr]
-        head = model.get_output_embeddings().weight  # type: ignore[operator, union-attr]
+        output = model.get_output_embeddings()  # type: ignore[operator]
+        head = None if output is None else output.weight  # a classifier has none
         matrices = [p for p in model.parameters() if p.ndim > 1 and (p is head or p is not embedding)]
         self._flops_per_token = sum(p.numel() * (6 if p.requires_grad else 4) for p in matrices)
-        peak = device.caps.peak(_PEAK_OF.get(str(head.dtype), "unknown")).value
+        peak = device.caps.peak(_PEAK_OF.get(str(embedding.dtype), "unknown")).value
+        if device.emulated:
+            peak = None  # no speed is taken from an emulator
         self._peak = peak * world_size if peak else None
 
     def numbers(self, result: StepResult, seconds: float) -> dict[str, Any]:

@@ -111,6 +111,8 @@ class _Run:
             else math.ceil(recipe.num_train_epochs * self.source.steps_per_epoch)
         )
         self.engine = Engine(self.model, self.algorithm, device, comm)
+        splits = {"train": self.examples} | ({"eval": self.held_out[0]} if self.held_out else {})
+        self.algorithm.begin(self.engine, splits)
         self.checkpointer = self._checkpointer()
 
     def _sampler(self) -> Sampler:
@@ -132,6 +134,7 @@ class _Run:
             tokenizer=self.tokenizer,
             optimizer=self.optimizer,
             stateful={"data": self.source, "algorithm": self.algorithm},
+            modules=self.algorithm.modules(),
             identity=Identity(
                 recipe.model_dump(mode="json"),
                 self.data.content_hash,
@@ -168,6 +171,7 @@ class _Run:
                 signals=signals,
                 evaluate=self._evaluate if self.held_out is not None else None,
                 extra=machine.numbers,
+                after_step=lambda step: self.algorithm.after_step(self.model, step),
             ).run(progress)
         if stopped:
             return self._interrupted(progress, signals, last, console)
@@ -196,7 +200,7 @@ class _Run:
         assert self.held_out is not None
         examples, _ = self.held_out
         size = self.recipe.per_device_eval_batch_size
-        return evaluate(self.model, self.algorithm, self.engine, self.comm, examples, size)
+        return evaluate(self.model, self.algorithm, self.engine, examples, size)
 
     def _interrupted(
         self, progress: Progress, signals: StopSignals, last: dict[str, Any], console: Console | None
@@ -215,6 +219,8 @@ class _Run:
         rundir.publish(self.run_dir, lambda work: save_model(self.model, self.tokenizer, work))
         # A run that had nothing left to do says what its last step came to.
         results = (last or report.last_row(self.run_dir)) | report.totals(self.run_dir, seconds)
+        if self.device.emulated:
+            results["emulated"] = True
         with files.translated(str(self.run_dir)):
             files.write_json(self.run_dir / rundir.RESULTS, jsonl.plain(results))
             report.loss_curve(self.run_dir)
@@ -229,6 +235,7 @@ class _Run:
         if self.held_out is not None:
             console.say(self.held_out[1].summary())
         where = f"{self.comm.world_size} x {self.device}" if self.comm.world_size > 1 else str(self.device)
+        where += " (emulated: speeds mean nothing)" if self.device.emulated else ""
         going_on = f", going on after step {progress.step}" if progress.step else ""
         console.say(f"{self.total} steps on {where}{going_on}; everything goes to {self.run_dir}")
 

@@ -48,15 +48,12 @@ class Stepper:
 
         The host waits for the device once a step, to read the loss, the norm and the metrics together.
         """
-        batches = self._algorithm.build(self._model, window)
-        items, tokens = self._engine.sum_counts(
-            sum(self._algorithm.items(b) for b in batches), sum(self._algorithm.tokens(b) for b in batches)
-        )
+        batches = self._algorithm.build(self._engine, window)
+        items, tokens = self._engine.count(batches)
         self._optimizer.zero_grad(set_to_none=True)
         losses, sums = [], []
         for number, batch in enumerate(batches):
-            # A window without a single item has the finite loss 0 / 1.
-            loss, more = self._engine.forward_backward(batch, max(items, 1), last=number == len(batches) - 1)
+            loss, more = self._engine.forward_backward(batch, items, last=number == len(batches) - 1)
             losses.append(loss.float())
             sums.append(more)
         norm = self._optimizer.grad_norm()
@@ -75,4 +72,5 @@ class Stepper:
         metrics = {
             name: pairs[2 * i] / pairs[2 * i + 1] for i, name in enumerate(names) if pairs[2 * i + 1] != 0
         }
+        metrics |= self._algorithm.derived(metrics)
         return StepResult(loss_value, norm_value, tokens, metrics, finite, stops > 0)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from hetero.errors import RecipeError
-from hetero.train.algorithms.base import Algorithm, Batch, Example, Sums
+from hetero.train.algorithms.base import Algorithm, Batch, Example, Items, Sums
+from hetero.train.algorithms.dpo import DPO
+from hetero.train.algorithms.kto import KTO
 from hetero.train.algorithms.neftune import add_noise
+from hetero.train.algorithms.rm import RM
 from hetero.train.algorithms.sft import SFT
 
-__all__ = ["SFT", "Algorithm", "Batch", "Example", "Sums", "add_noise", "create"]
+__all__ = ["DPO", "KTO", "RM", "SFT", "Algorithm", "Batch", "Example", "Items", "Sums", "add_noise", "create"]
 
-_ALGORITHMS: dict[str, type[SFT]] = {SFT.name: SFT}
+_ALGORITHMS: dict[str, Callable[[Any, Any], Algorithm]] = {a.name: a for a in (SFT, DPO, KTO, RM)}
 
 
 def create(recipe: Any, tokenizer: Any) -> Algorithm:

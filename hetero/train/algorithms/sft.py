@@ -12,13 +12,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-import torch
 from torch import Tensor, nn
 
 from hetero import ops
-from hetero.train.algorithms.base import Algorithm, Batch, Example, Sums
+from hetero.train.algorithms.base import Algorithm, Batch, Example, Items, Sums
 from hetero.train.algorithms.head import LMHead, check_head
-from hetero.train.data.collate import collate
+from hetero.train.algorithms.scoring import scorable
 from hetero.train.data.dataset import build
 from hetero.train.data.report import EncodeReport
 
@@ -38,29 +37,15 @@ class SFT(Algorithm):
         check_head(model)
 
     def collate(self, examples: Sequence[Example]) -> Batch:
-        """Adds to the padded batch where its labelled tokens are, so that the head scores only those.
+        return scorable(examples, self._tokenizer.pad_token_id)
 
-        ``source`` [N] are positions in the flattened [rows * length] hidden states, ``target`` [N] the tokens
-        to be predicted from there: position ``t`` predicts the label of ``t + 1``.
-        """
-        batch = collate(examples, pad_token_id=self._tokenizer.pad_token_id)
-        labels = batch.pop("labels")
-        ahead = torch.full_like(labels, -100)
-        ahead[:, :-1] = labels[:, 1:]
-        source = (ahead.flatten() != -100).nonzero().squeeze(1)
-        return batch | {
-            "source": source,
-            "target": ahead.flatten()[source],
-            "num_tokens": sum(len(e["input_ids"]) for e in examples),
-        }
-
-    def items(self, batch: Batch) -> int:
-        return batch["target"].numel()
+    def items(self, batch: Batch) -> Items:
+        return {"tokens": batch["target"].numel()}
 
     def tokens(self, batch: Batch) -> int:
         return batch["num_tokens"]
 
-    def loss(self, model: nn.Module, batch: Batch, items: Tensor | int) -> tuple[Tensor, Sums]:
+    def loss(self, model: nn.Module, batch: Batch, items: Items) -> tuple[Tensor, Sums]:
         head = LMHead.of(model)
         hidden = head.hidden(batch).flatten(0, 1)
         target = batch["target"]
@@ -68,11 +53,11 @@ class SFT(Algorithm):
             # Zero, but with a (zero) gradient for every parameter: other ranks wait for this one's.
             return (hidden.sum() + head.weight.sum()).float() * 0.0, {}
         hidden, bias = hidden.index_select(0, batch["source"]), head.scaled_bias()
-        if self._recipe.loss_type == "dft":
+        if self._recipe.loss_type == ["dft"]:
             log_p, _ = ops.linear_log_prob(hidden, head.weight, target, bias, softcap=head.softcap)
             total = -(log_p.detach().exp() * log_p).sum()
         else:
             total = ops.fused_linear_cross_entropy(
                 hidden, head.weight, target, bias, softcap=head.softcap, reduction="sum"
             )
-        return total.float() / items, {}
+        return total.float() / items["tokens"], {}

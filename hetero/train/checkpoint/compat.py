@@ -16,6 +16,7 @@ MAY_CHANGE = frozenset(
         "logging_steps", "report_to", "run_name",
         "save_steps", "save_strategy", "save_total_limit",
         "eval_steps", "eval_strategy", "per_device_eval_batch_size",
+        "ref_cache_dir",
     }
 )  # fmt: skip
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import platform
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
+from torch import nn
 
 import hetero
 from hetero import ops
@@ -58,6 +60,7 @@ class Checkpointer:
     """Writes ``run_dir/checkpoint-N`` from the live objects of a run, and puts one back into them.
 
     ``stateful`` are further parts by name (the data loader, the algorithm); each is saved for every rank.
+    ``modules`` are further models by name, the same on every rank, as ``<name>.safetensors``.
     Both methods are collective: every rank calls them at the same step, rank 0 writes.
     """
 
@@ -73,8 +76,10 @@ class Checkpointer:
         device: Device,
         comm: Communicator,
         keep: int | None = None,
+        modules: Mapping[str, nn.Module] | None = None,
     ) -> None:
         self.run_dir = run_dir
+        self._modules = modules or {}
         self._model, self._tokenizer, self._optimizer = model, tokenizer, optimizer
         self._stateful, self._identity = stateful, identity
         self._device, self._comm, self._keep = device, comm, keep
@@ -99,6 +104,8 @@ class Checkpointer:
             if self._tokenizer is not None:
                 self._tokenizer.save_pretrained(str(work))
             weights.save_tensors(self._optimizer.tensors(), work / OPTIMIZER)
+            for name, module in self._modules.items():
+                weights.write_module(module, work / f"{name}.safetensors")
             files.write_json(work / RECIPE, self._identity.recipe)
             files.write_json(
                 work / STATE,
@@ -143,6 +150,8 @@ class Checkpointer:
             allowed=self._identity.allow,
         )
         weights.read(self._model, path)
+        for name, module in self._modules.items():
+            weights.read_module(module, path / f"{name}.safetensors")
         self._optimizer.load(weights.load_tensors(path / OPTIMIZER), state["optimizer_steps"])
         mine = files.read_json(path / f"rank_{self._comm.rank}.json")
         for name, part in self._stateful.items():

@@ -65,12 +65,25 @@ def write(model: Any, directory: Path) -> None:
         model.generation_config.save_pretrained(str(directory))
 
 
-@torch.no_grad()
 def read(model: Any, directory: Path) -> None:
     """Copy what :func:`write` wrote into ``model``, in place. Names and shapes must match exactly."""
     adapter = has_adapter(model)
-    path = directory / (ADAPTER if adapter else MODEL)
-    saved, live = load_tensors(path), _adapter(model) if adapter else _live(model)
+    _copy(directory / (ADAPTER if adapter else MODEL), _adapter(model) if adapter else _live(model))
+
+
+def write_module(module: nn.Module, path: Path) -> None:
+    """Write the weights of a model that is saved beside the trained one."""
+    save_tensors(_live(module), path)
+
+
+def read_module(module: nn.Module, path: Path) -> None:
+    """Copy what :func:`write_module` wrote into ``module``, in place."""
+    _copy(path, _live(module))
+
+
+@torch.no_grad()
+def _copy(path: Path, live: dict[str, Tensor]) -> None:
+    saved = load_tensors(path)
     problems = [f"{name} is missing" for name in sorted(set(live) - set(saved))]
     problems += [f"{name} is not in the model" for name in sorted(set(saved) - set(live))]
     problems += [

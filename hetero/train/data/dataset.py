@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import itertools
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hetero.errors import DataError
-from hetero.train.data.collate import IGNORE
-from hetero.train.data.encode import Encoder
+from hetero.train.data.encode import Encoded, Encoder
 from hetero.train.data.formats import Chat, Plain, SkipRow, Tokens, convert
 from hetero.train.data.packing import pack
 from hetero.train.data.report import EncodeReport
@@ -89,7 +89,7 @@ def build(
     Raises:
         DataError: nothing there, a malformed row, or no example left; names file, line and field.
     """
-    source = _source(recipe, split)
+    source = source_of(recipe, split)
     report = EncodeReport(source.name, source.split, recipe.max_length, content_hash=source.content_hash())
     examples = encode_source(source, recipe, tokenizer, report)
     if not recipe.packing or split != "train":
@@ -100,7 +100,8 @@ def build(
     return packed, report
 
 
-def _source(recipe: Recipe, split: str) -> Source:
+def source_of(recipe: Recipe, split: str) -> Source:
+    """The data that `recipe` names for "train" or "eval", not read yet."""
     if split == "train":
         return open_source(recipe.dataset_name, recipe.dataset_train_split, recipe.partial_last_line)
     if not recipe.has_eval:
@@ -120,7 +121,7 @@ def _source(recipe: Recipe, split: str) -> Source:
 
 def encode_source(source: Source, recipe: Recipe, tokenizer: Any, report: EncodeReport) -> EncodedDataset:
     """Encode every row of `source`, counting in `report`."""
-    ids, labels, offsets = array("i"), array("i"), array("q", [0])
+    kept = Sequences()
     with ChatTemplate(tokenizer, recipe.chat_template_kwargs) as template:
         encoder = Encoder(
             tokenizer,
@@ -129,49 +130,102 @@ def encode_source(source: Source, recipe: Recipe, tokenizer: Any, report: Encode
             assistant_only_loss=recipe.assistant_only_loss,
             max_length=recipe.max_length,
         )
-        rows = _converted(source, report)
-        while part := list(itertools.islice(rows, ROWS_AT_ONCE)):
-            for (place, _), done in zip(part, encoder.encode([example for _, example in part])):
+        for place, _, (done,) in encode_rows(source, _single, encoder, report):
+            if not done.trained:
+                limit = f" within max_length {recipe.max_length}" if done.truncated else ""
+                report.drop(f"nothing to train on{limit}", place)
+                continue
+            kept.add(done, report)
+            report.kept += 1
+            report.truncated += done.truncated
+    finish(report, source, encoder, _advice(report, recipe))
+    return kept.dataset()
+
+
+@dataclass
+class Row:
+    """Examples that are encoded and kept together, and what else the row says about them."""
+
+    examples: list[Chat | Plain | Tokens]
+    columns: dict[str, float] = field(default_factory=dict)
+
+
+def _single(row: Mapping[str, Any], place: str) -> list[Row]:
+    return [Row([convert(row, place)])]
+
+
+class Sequences:
+    """Encoded examples on their way into an :class:`EncodedDataset`."""
+
+    def __init__(self) -> None:
+        self._ids, self._labels, self._offsets = array("i"), array("i"), array("q", [0])
+
+    def add(self, done: Encoded, report: EncodeReport) -> None:
+        """Take one more, and count its tokens."""
+        self._ids.extend(done.input_ids)
+        self._labels.extend(done.labels)
+        self._offsets.append(len(self._ids))
+        report.tokens += len(done.input_ids)
+        report.label_tokens += done.trained
+        report.longest = max(report.longest, len(done.input_ids))
+
+    def dataset(self) -> EncodedDataset:
+        parts = (self._ids, self._labels, self._offsets)
+        return EncodedDataset(*(np.frombuffer(part, dtype=part.typecode) for part in parts))
+
+
+def encode_rows(
+    source: Source,
+    convert: Callable[[Mapping[str, Any], str], list[Row]],
+    encoder: Encoder,
+    report: EncodeReport,
+) -> Iterator[tuple[str, Row, list[Encoded]]]:
+    """Every row of `source` with its place and its examples encoded; what `convert` skips is counted in `report`."""
+    rows = _converted(source, convert, report)
+    while part := list(itertools.islice(rows, ROWS_AT_ONCE)):
+        results = iter(encoder.encode([example for _, row in part for example in row.examples]))
+        for place, row in part:
+            encoded = []
+            for done in itertools.islice(results, len(row.examples)):
                 if isinstance(done, DataError):
                     raise DataError(f"{place}: {done}") from done
-                trained = sum(label != IGNORE for label in done.labels[1:])
-                if not trained:
-                    limit = f" within max_length {recipe.max_length}" if done.truncated else ""
-                    report.drop(f"nothing to train on{limit}", place)
-                    continue
-                ids.extend(done.input_ids)
-                labels.extend(done.labels)
-                offsets.append(len(ids))
-                report.kept += 1
-                report.truncated += done.truncated
-                report.label_tokens += trained
-                report.longest = max(report.longest, len(done.input_ids))
-    report.tokens = len(ids)
+                encoded.append(done)
+            yield place, row, encoded
+
+
+def _converted(
+    source: Source, convert: Callable[[Mapping[str, Any], str], list[Row]], report: EncodeReport
+) -> Iterator[tuple[str, Row]]:
+    """Rows in canonical form, all of one kind; those with nothing to learn from are counted and left out."""
+    first: tuple[tuple[str, ...], str] | None = None
+    for place, row in source:
+        try:
+            found = convert(row, place)
+        except SkipRow as skip:
+            report.total += 1
+            report.drop(str(skip), place)
+            continue
+        report.total += len(found)
+        for one in found:
+            kind = (type(one.examples[0]).__name__, *one.columns)
+            first = first or (kind, place)
+            if kind != first[0]:
+                kinds = f"{', '.join(kind)}) than {first[1]} ({', '.join(first[0])}"
+                raise DataError(f"{place}: another kind of row ({kinds})")
+            yield place, one
+
+
+def finish(report: EncodeReport, source: Source, encoder: Encoder, advice: str = "") -> None:
+    """Complete `report` once all rows are through.
+
+    Raises:
+        DataError: no row is left; says why, and `advice`.
+    """
     report.warnings += source.skipped + _warnings(encoder)
     if not report.total:
         raise DataError(f"{source.name} has no rows" + "".join(f"; {text}" for text in source.skipped))
     if not report.kept:
-        raise DataError(
-            f"no row of {source.name} can be trained on: {report.dropped_text()}{_advice(report, recipe)}"
-        )
-    return EncodedDataset(*(np.frombuffer(part, dtype=part.typecode) for part in (ids, labels, offsets)))
-
-
-def _converted(source: Source, report: EncodeReport) -> Iterator[tuple[str, Chat | Plain | Tokens]]:
-    """Rows in canonical form, all of one kind; those with nothing to learn from are counted and left out."""
-    first: tuple[type, str] | None = None
-    for place, row in source:
-        report.total += 1
-        try:
-            example = convert(row, place)
-        except SkipRow as skip:
-            report.drop(str(skip), place)
-            continue
-        first = first or (type(example), place)
-        if type(example) is not first[0]:
-            kinds = f"{type(example).__name__}) than {first[1]} ({first[0].__name__})"
-            raise DataError(f"{place}: another kind of row ({kinds}")
-        yield place, example
+        raise DataError(f"no row of {source.name} can be trained on: {report.dropped_text()}{advice}")
 
 
 def _warnings(encoder: Encoder) -> list[str]:

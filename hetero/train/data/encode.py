@@ -22,6 +22,11 @@ class Encoded:
     labels: list[int]
     truncated: bool = False
 
+    @property
+    def trained(self) -> int:
+        """Tokens that are trained on: the first of all is predicted from nothing and does not count."""
+        return sum(label != IGNORE for label in self.labels[1:])
+
 
 class Encoder:
     """Encodes examples to ids and labels.

@@ -65,10 +65,14 @@ def convert(row: Mapping[str, Any], place: str) -> Chat | Plain | Tokens:
     row = {key: value for key, value in row.items() if value is not None}
     layout = detect(row, place)
     example = _CONVERTERS[layout](row, place)
-    if isinstance(example, Chat):
-        example.tools = _tools(row, place)
-        example.template_kwargs = _mapping(row.get("chat_template_kwargs", {}), place, "chat_template_kwargs")
-    return example
+    return with_template_columns(example, row, place) if isinstance(example, Chat) else example
+
+
+def with_template_columns(chat: Chat, row: Mapping[str, Any], place: str) -> Chat:
+    """`chat` with what the row's columns `tools` and `chat_template_kwargs` say."""
+    chat.tools = _tools(row, place)
+    chat.template_kwargs = _mapping(row.get("chat_template_kwargs", {}), place, "chat_template_kwargs")
+    return chat
 
 
 def detect(row: Mapping[str, Any], place: str) -> str:
@@ -78,7 +82,8 @@ def detect(row: Mapping[str, Any], place: str) -> str:
             return layout
     if "chosen" in row and "rejected" in row:
         raise DataError(
-            f"{place}: columns chosen and rejected are preference data; SFT needs one answer a row"
+            f"{place}: columns chosen and rejected are preference data: use algorithm dpo, kto or rm; SFT needs "
+            "one answer a row"
         )
     known = sorted({column for columns in LAYOUTS.values() for column in columns})
     near = [
@@ -105,29 +110,39 @@ def _messages(row: Mapping[str, Any], place: str) -> Chat:
 
 
 def _sharegpt(row: Mapping[str, Any], place: str) -> Chat:
-    turns = _nonempty_list(row["conversations"], place, "conversations")
+    return Chat(system_of(row, place) + turns_of(row["conversations"], place, "conversations"))
+
+
+def system_of(row: Mapping[str, Any], place: str) -> list[Message]:
+    """The system message of a row that has it as a column, or none."""
+    if not row.get("system"):
+        return []
+    return [{"role": "system", "content": text_of(row["system"], place, "system")}]
+
+
+def turns_of(value: Any, place: str, name: str) -> list[Message]:
+    """Messages from a list of {role, content} or of ShareGPT's {from, value}."""
+    turns = _nonempty_list(value, place, name)
     if isinstance(turns[0], Mapping) and "role" in turns[0]:
-        return Chat(_conversation(turns, place, "conversations"))
+        return _conversation(turns, place, name)
     messages: list[Message] = []
-    if row.get("system"):
-        messages.append({"role": "system", "content": _text(row["system"], place, "system")})
     for number, turn in enumerate(turns):
-        where = f"conversations[{number}]"
+        where = f"{name}[{number}]"
         if not isinstance(turn, Mapping) or "from" not in turn or "value" not in turn:
             raise DataError(f"{place}: {where} needs the keys from and value, it is {_short(turn)}")
-        speaker, value = turn["from"], _text(turn["value"], place, f"{where}.value")
+        speaker, said = turn["from"], text_of(turn["value"], place, f"{where}.value")
         if not isinstance(speaker, str) or speaker not in _SHAREGPT_ROLES:
             raise DataError(f"{place}: {where}.from is {speaker!r}; known are {', '.join(_SHAREGPT_ROLES)}")
         if speaker == "function_call":
-            call = _json(value, place, f"{where}.value")
+            call = _json(said, place, f"{where}.value")
             calls = [
                 {"type": "function", "function": item}
                 for item in (call if isinstance(call, list) else [call])
             ]
             messages.append({"role": "assistant", "content": "", "tool_calls": calls})
         else:
-            messages.append({"role": _SHAREGPT_ROLES[speaker], "content": value})
-    return Chat(messages)
+            messages.append({"role": _SHAREGPT_ROLES[speaker], "content": said})
+    return messages
 
 
 def _prompt_completion(row: Mapping[str, Any], place: str) -> Chat | Plain:
@@ -135,7 +150,7 @@ def _prompt_completion(row: Mapping[str, Any], place: str) -> Chat | Plain:
     if not completion:
         raise SkipRow("empty completion")
     if isinstance(prompt, str) and isinstance(completion, str):
-        return Plain(_text(prompt + completion, place, "prompt + completion"), prompt)
+        return Plain(text_of(prompt + completion, place, "prompt + completion"), prompt)
     if isinstance(prompt, str) != isinstance(completion, str):
         raise DataError(f"{place}: prompt and completion must both be text or both be lists of messages")
     turns = _conversation(prompt, place, "prompt")
@@ -146,23 +161,27 @@ def _prompt_completion(row: Mapping[str, Any], place: str) -> Chat | Plain:
 
 
 def _alpaca(row: Mapping[str, Any], place: str) -> Chat:
-    instruction = _text(row["instruction"], place, "instruction")
-    extra = _text(row.get("input", ""), place, "input")
-    output = _text(row["output"], place, "output")
+    output = text_of(row["output"], place, "output")
     if not output.strip():
         raise SkipRow("empty output")
-    turns: list[Message] = []
-    if row.get("system"):
-        turns.append({"role": "system", "content": _text(row["system"], place, "system")})
+    turns = alpaca_prompt(row, place)
+    return Chat([*turns, {"role": "assistant", "content": output}], prompt_turns=len(turns))
+
+
+def alpaca_prompt(row: Mapping[str, Any], place: str) -> list[Message]:
+    """The messages before the answer of a row with `instruction` and perhaps `input`, `system`, `history`."""
+    instruction = text_of(row["instruction"], place, "instruction")
+    extra = text_of(row.get("input", ""), place, "input")
+    turns = system_of(row, place)
     for number, pair in enumerate(row.get("history", [])):
         if not isinstance(pair, Sequence) or isinstance(pair, str) or len(pair) != 2:
             raise DataError(
                 f"{place}: history[{number}] must be a pair [question, answer], it is {_short(pair)}"
             )
         for role, content in zip(("user", "assistant"), pair):
-            turns.append({"role": role, "content": _text(content, place, f"history[{number}]")})
+            turns.append({"role": role, "content": text_of(content, place, f"history[{number}]")})
     turns.append({"role": "user", "content": f"{instruction}\n{extra}" if extra.strip() else instruction})
-    return Chat([*turns, {"role": "assistant", "content": output}], prompt_turns=len(turns))
+    return turns
 
 
 def _tokens(row: Mapping[str, Any], place: str) -> Tokens:
@@ -184,7 +203,7 @@ def _tokens(row: Mapping[str, Any], place: str) -> Tokens:
 
 
 def _plain(row: Mapping[str, Any], place: str) -> Plain:
-    text = _text(row["text"], place, "text")
+    text = text_of(row["text"], place, "text")
     if not text.strip():
         raise SkipRow("empty text")
     return Plain(text)
@@ -219,7 +238,7 @@ def _conversation(value: Any, place: str, name: str) -> list[Message]:
             if not message.get("tool_calls"):
                 raise DataError(f"{place}: {where} ({role}) has no content")
             message["content"] = ""
-        _text(message["content"], place, f"{where}.content")
+        text_of(message["content"], place, f"{where}.content")
         messages.append(message)
     return messages
 
@@ -239,7 +258,8 @@ def _mapping(value: Any, place: str, name: str) -> dict[str, Any]:
     return dict(value)
 
 
-def _text(value: Any, place: str, name: str) -> str:
+def text_of(value: Any, place: str, name: str) -> str:
+    """`value`, checked to be text that can be encoded."""
     if not isinstance(value, str):
         raise DataError(f"{place}: {name} must be text, it is {_short(value)}")
     try:

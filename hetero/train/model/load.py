@@ -23,6 +23,10 @@ DTYPES = {
 }
 
 
+#: Output layers of sequence classifiers, as Transformers names them.
+_HEADS = ("score.weight", "score.bias", "classifier.weight", "classifier.bias")
+
+
 def load(recipe: Any, device: Any) -> tuple[Any, Any]:
     """The model and tokenizer that `recipe` names, ready for training on `device` (a `hetero.Device`).
 
@@ -43,6 +47,9 @@ def load(recipe: Any, device: Any) -> tuple[Any, Any]:
         model, tokenizer = _load_pretrained(name, dtype, recipe)
     prepare_tokenizer(tokenizer, chat_template_path=recipe.chat_template_path, eos_token=recipe.eos_token)
     fit_embeddings(model, tokenizer, resize=recipe.resize_token_embeddings)
+    if _scores(recipe):
+        # Transformers reads the score at the last token that is not this one.
+        model.config.pad_token_id = tokenizer.pad_token_id
     _check_context(model, recipe.max_length)
     model.to(device=device.torch)
     if recipe.use_peft:
@@ -54,8 +61,14 @@ def load(recipe: Any, device: Any) -> tuple[Any, Any]:
             target_modules=recipe.lora_target_modules,
             modules_to_save=recipe.lora_modules_to_save,
             seed=recipe.seed,
+            task="SEQ_CLS" if _scores(recipe) else "CAUSAL_LM",
         )
     return model.train(), tokenizer
+
+
+def _scores(recipe: Any) -> bool:
+    """Whether a reward model is asked for: a classifier with one output instead of a language model."""
+    return recipe.algorithm == "rm"
 
 
 def resolve_dtype(name: str | torch.dtype | None) -> torch.dtype:
@@ -72,7 +85,7 @@ def _load_builtin(name: str, dtype: torch.dtype, recipe: Any) -> tuple[Any, Any]
     if name not in tiny.NAMES:
         raise ModelError(f"there is no builtin model {name!r}; there are: {', '.join(tiny.NAMES)}")
     tokenizer = tiny.tiny_tokenizer()
-    model: Any = tiny.tiny_model(tokenizer, name.rsplit("-", 1)[1], seed=recipe.seed)
+    model: Any = tiny.tiny_model(tokenizer, name.rsplit("-", 1)[1], seed=recipe.seed, scores=_scores(recipe))
     try:
         model.set_attn_implementation(recipe.attn_implementation)
     except (ValueError, ImportError, OSError, RuntimeError) as error:
@@ -84,7 +97,7 @@ def _load_builtin(name: str, dtype: torch.dtype, recipe: Any) -> tuple[Any, Any]
 
 
 def _load_pretrained(name: str, dtype: torch.dtype, recipe: Any) -> tuple[Any, Any]:
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer
 
     local = is_local(name)
     source = str(Path(name).expanduser()) if local else name
@@ -93,19 +106,23 @@ def _load_pretrained(name: str, dtype: torch.dtype, recipe: Any) -> tuple[Any, A
     options = {"trust_remote_code": recipe.trust_remote_code, "local_files_only": local}
     try:
         tokenizer = AutoTokenizer.from_pretrained(source, **options)
-        loaded: Any = AutoModelForCausalLM.from_pretrained(
+        auto: Any = AutoModelForSequenceClassification if _scores(recipe) else AutoModelForCausalLM
+        loaded = auto.from_pretrained(
             source,
             dtype=dtype,
             attn_implementation=recipe.attn_implementation,
             use_safetensors=True,
             output_loading_info=True,
+            **({"num_labels": 1} if _scores(recipe) else {}),
             **options,
         )
     except (OSError, ValueError, ImportError, KeyError, RuntimeError) as error:
         hint = "" if local else "; there is no folder of that name here, and the Hub or its cache gave none"
         raise ModelError(f"cannot load the model {name!r}{hint}: {error}") from error
     model, info = loaded
-    if missing := sorted(info["missing_keys"]):
+    # The head of a reward model may be new: it is drawn from the recipe's seed.
+    new_head = set(_HEADS) if _scores(recipe) else set()
+    if missing := sorted(set(info["missing_keys"]) - new_head):
         raise ModelError(
             f"the weights of {name!r} lack {len(missing)} tensors that its config.json asks for "
             f"({missing[0]}, ...); they would be random: the folder is incomplete or mixes two models"

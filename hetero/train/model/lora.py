@@ -50,8 +50,9 @@ def add_lora(
     target_modules: str | Sequence[str] = ALL_LINEAR,
     modules_to_save: Sequence[str] | None = None,
     seed: int = 0,
+    task: str = "CAUSAL_LM",
 ) -> Any:
-    """Wrap a causal LM in a PEFT model whose low-rank adapters are trained and whose base is frozen.
+    """Wrap a model in a PEFT model whose low-rank adapters are trained and whose base is frozen.
 
     A linear layer W becomes `W x + alpha / r * B A x`, with A random and B zero: the model starts unchanged.
     The adapters have the dtype of their base layer: mixed dtypes break sharded gathers, and a bf16 run keeps
@@ -60,6 +61,7 @@ def add_lora(
     Args:
         target_modules: "all-linear" (every linear layer but the head), or names or name endings of layers.
         modules_to_save: modules trained in full and saved beside the adapters, for example ["embed_tokens"].
+        task: PEFT's name for what the model does; "SEQ_CLS" trains a classifier's head in full.
         seed: seeds the initialisation of A; the caller's generator is left as it was.
 
     Raises:
@@ -82,7 +84,7 @@ def add_lora(
         lora_dropout=dropout,
         target_modules=targets,
         modules_to_save=saved or None,
-        task_type="CAUSAL_LM",
+        task_type=task,
     )
     with torch.random.fork_rng(devices=[]), quiet_peft():
         torch.manual_seed(seed)
@@ -113,6 +115,8 @@ def _check_names(model: nn.Module, wanted: Sequence[str], key: str) -> None:
 
 def _check_head(model: Any, wanted: Sequence[str], key: str) -> None:
     head, embedding = model.get_output_embeddings(), model.get_input_embeddings()
+    if head is None:  # a classifier: its head is PEFT's business
+        return
     names = {id(module): name for name, module in model.named_modules()}
     if any(_matches(names[id(head)], target) for target in wanted):
         raise ModelError(

@@ -72,9 +72,17 @@ def tiny_tokenizer(vocab_size: int = 512) -> PreTrainedTokenizerFast:
 
 
 def tiny_model(
-    tokenizer: Any, kind: str = "qwen2", *, layers: int = 2, hidden: int = 128, seed: int = 0
+    tokenizer: Any,
+    kind: str = "qwen2",
+    *,
+    layers: int = 2,
+    hidden: int = 128,
+    seed: int = 0,
+    scores: bool = False,
 ) -> PreTrainedModel:
     """A randomly initialised float32 causal LM with tied embeddings, 4 query heads and 2 key-value heads.
+
+    With ``scores`` it is the sequence classifier with one output instead, for rewards.
 
     Args:
         tokenizer: gives the vocabulary size and the special token ids.
@@ -83,13 +91,13 @@ def tiny_model(
         seed: seeds torch's CPU generator for the initialisation. The caller's generator is left as it was.
     """
     import torch
-    from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
+    import transformers
 
-    families = {"qwen2": (Qwen2Config, Qwen2ForCausalLM), "llama": (LlamaConfig, LlamaForCausalLM)}
+    families = {"qwen2": "Qwen2", "llama": "Llama"}
     if kind not in families:
         raise ModelError(f"there is no builtin model {PREFIX}tiny-{kind}; there are: {', '.join(NAMES)}")
-    config_class, model_class = families[kind]
-    config = config_class(
+    family, task = families[kind], "ForSequenceClassification" if scores else "ForCausalLM"
+    config = getattr(transformers, f"{family}Config")(
         vocab_size=len(tokenizer),
         hidden_size=hidden,
         intermediate_size=3 * hidden,
@@ -101,7 +109,8 @@ def tiny_model(
         pad_token_id=tokenizer.pad_token_id,
         bos_token_id=None,
         tie_word_embeddings=True,
+        num_labels=1 if scores else 2,
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return model_class(config)
+        return getattr(transformers, family + task)(config)

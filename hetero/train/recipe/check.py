@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from hetero.train.recipe import algorithms
 from hetero.train.recipe.model import DEPENDS, Recipe
 from hetero.train.recipe.source import Entry
 from hetero.train.recipe.values import plain
@@ -29,8 +30,13 @@ def resolve(recipe: Recipe, chosen: dict[str, Entry], path: Path, problems: list
         "output_dir": str(
             _expanded(recipe.output_dir if "output_dir" in chosen else f"runs/{path.stem}").absolute()
         ),
-        "model_name_or_path": finder.model(recipe.model_name_or_path),
+        "model_name_or_path": finder.model("model_name_or_path", recipe.model_name_or_path),
     }
+    if recipe.ref_model_name_or_path is not None:
+        key = "ref_model_name_or_path"
+        changes[key] = finder.model(key, recipe.ref_model_name_or_path)
+    if recipe.ref_cache_dir is not None:
+        changes["ref_cache_dir"] = str(finder.path("ref_cache_dir", recipe.ref_cache_dir).absolute())
     for key in ("dataset_name", "eval_dataset_name"):
         if getattr(recipe, key) is not None:
             changes[key] = finder.dataset(key, getattr(recipe, key))
@@ -50,7 +56,8 @@ def resolve(recipe: Recipe, chosen: dict[str, Entry], path: Path, problems: list
 def _own_input(recipe: Recipe, chosen: dict[str, Entry], problems: list[str]) -> None:
     """A run must not delete or replace what it starts from."""
     out = Path(os.path.realpath(recipe.output_dir))
-    for key in ("model_name_or_path", "dataset_name", "eval_dataset_name", "chat_template_path"):
+    models = ("model_name_or_path", "ref_model_name_or_path")
+    for key in (*models, "dataset_name", "eval_dataset_name", "chat_template_path"):
         name = getattr(recipe, key)
         if name is None or not os.path.isabs(name):
             continue
@@ -110,6 +117,7 @@ def _combinations(recipe: Recipe, chosen: dict[str, Entry], problems: list[str])
             f"{_place(chosen, 'dataset_test_split')}: dataset_test_split and dataset_train_split are both "
             f"{test_split!r}: the model would be judged on what it learns"
         )
+    problems += [f"{_place(chosen, key)}: {key}: {text}" for key, text in algorithms.problems(recipe)]
     if recipe.ops is not None and not all(
         _OPS.fullmatch(part) for part in recipe.ops.split(";") if part.strip()
     ):
@@ -152,8 +160,7 @@ class _Finder:
             return name
         return self.existing(key, name, "file or folder")
 
-    def model(self, name: str) -> str:
-        key = "model_name_or_path"
+    def model(self, key: str, name: str) -> str:
         if name.startswith(BUILTIN):
             if name not in BUILTIN_MODELS:
                 self.problems.append(

@@ -8,9 +8,10 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from hetero.train.recipe.values import Flag, Names, Real, Reporters, Whole
+from hetero.train.recipe.algorithms import with_defaults
+from hetero.train.recipe.values import Flag, Names, Numbers, Real, Reporters, Whole
 
 # Keys that only mean something while another key holds one of the given values.
 DEPENDS: dict[str, tuple[str, tuple[Any, ...]]] = {
@@ -19,7 +20,30 @@ DEPENDS: dict[str, tuple[str, tuple[Any, ...]]] = {
     "lora_dropout": ("use_peft", (True,)),
     "lora_target_modules": ("use_peft", (True,)),
     "lora_modules_to_save": ("use_peft", (True,)),
+    "packing": ("algorithm", ("sft",)),
     "packing_strategy": ("packing", (True,)),
+    "completion_only_loss": ("algorithm", ("sft",)),
+    "assistant_only_loss": ("algorithm", ("sft",)),
+    "loss_type": ("algorithm", ("sft", "dpo", "kto")),
+    "beta": ("algorithm", ("dpo", "kto")),
+    "disable_dropout": ("algorithm", ("dpo", "kto", "rm")),
+    "ref_model_name_or_path": ("algorithm", ("dpo", "kto")),
+    "precompute_ref_log_probs": ("algorithm", ("dpo", "kto")),
+    "precompute_ref_batch_size": ("precompute_ref_log_probs", (True,)),
+    "ref_cache_dir": ("precompute_ref_log_probs", (True,)),
+    "loss_weights": ("algorithm", ("dpo",)),
+    "label_smoothing": ("algorithm", ("dpo",)),
+    "f_divergence_type": ("algorithm", ("dpo",)),
+    "f_alpha_divergence_coef": ("f_divergence_type", ("alpha_divergence",)),
+    "discopop_tau": ("algorithm", ("dpo",)),
+    "simpo_gamma": ("algorithm", ("dpo",)),
+    "ld_alpha": ("algorithm", ("dpo",)),
+    "sync_ref_model": ("algorithm", ("dpo",)),
+    "ref_model_mixup_alpha": ("sync_ref_model", (True,)),
+    "ref_model_sync_steps": ("sync_ref_model", (True,)),
+    "desirable_weight": ("algorithm", ("kto",)),
+    "undesirable_weight": ("algorithm", ("kto",)),
+    "center_rewards_coefficient": ("algorithm", ("rm",)),
 }
 
 
@@ -36,7 +60,12 @@ class Recipe(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     # --- what to do
-    algorithm: Literal["sft"] = _key("Run", "sft", "Training algorithm.")
+    algorithm: Literal["sft", "dpo", "kto", "rm"] = _key(
+        "Run",
+        "sft",
+        "`sft`: supervised fine-tuning. `dpo`: from pairs of answers, with the whole DPO family. `kto`: from answers "
+        "that are good or bad. `rm`: a reward model.",
+    )
     output_dir: str = _key(
         "Run",
         "runs/sft",
@@ -129,7 +158,8 @@ class Recipe(BaseModel):
     max_length: Whole | None = _key(
         "Data",
         1024,
-        "Longest sequence in tokens; the end of longer ones is cut off, and counted. `null`: no limit.",
+        "Longest sequence in tokens; the end of longer ones is cut off, and counted (`rm`: the pair is left out). "
+        "`null`: no limit.",
         ge=2,
     )
     completion_only_loss: Flag | None = _key(
@@ -154,7 +184,9 @@ class Recipe(BaseModel):
     num_train_epochs: Real = _key("Training", 3.0, "Passes over the data.", gt=0)
     per_device_train_batch_size: Whole = _key("Training", 8, "Rows per device and forward pass.", ge=1)
     gradient_accumulation_steps: Whole = _key("Training", 1, "Forward passes per optimiser step.", ge=1)
-    learning_rate: Real = _key("Training", 2e-5, "Peak learning rate.", ge=0)
+    learning_rate: Real = _key(
+        "Training", 2e-5, "Peak learning rate; left out: 1e-6 for `dpo` and `kto`, 1e-4 for `rm`.", ge=0
+    )
     lr_scheduler_type: Literal["cosine", "linear", "constant", "constant_with_warmup"] = _key(
         "Training", "linear", "How the learning rate falls after warm-up."
     )
@@ -169,11 +201,69 @@ class Recipe(BaseModel):
     max_grad_norm: Real = _key(
         "Training", 1.0, "Gradients are scaled down to this norm; 0 leaves them.", ge=0
     )
-    loss_type: Literal["nll", "dft"] = _key(
-        "Training", "nll", "`nll`: cross-entropy. `dft`: each token's loss times its own probability."
+    loss_type: Names | None = _key(
+        "Training",
+        None,
+        "`sft`: `nll` is cross-entropy, `dft` each token's loss times its own probability. `dpo`: one loss or several, "
+        "listed in training.md. `kto`: `kto` or `apo_zero_unpaired`. Left out: `nll`, `sigmoid`, `kto`.",
+        examples=[["sigmoid", "sft"]],
     )
     neftune_noise_alpha: Real | None = _key(
         "Training", None, "Strength of NEFTune noise on the embeddings.", gt=0
+    )
+
+    # --- preferences
+    beta: Real = _key(
+        "Preferences", 0.1, "How much the reference holds: strength of the KL penalty (IPO's tau).", gt=0
+    )
+    loss_weights: Numbers | None = _key(
+        "Preferences",
+        None,
+        "Weights of the losses in `loss_type`; 1 each when left out.",
+        examples=[[1.0, 0.2]],
+    )
+    label_smoothing: Real = _key(
+        "Preferences",
+        0.0,
+        "Share of pairs whose order may be wrong: cDPO with `sigmoid`, robust DPO, EXO's epsilon.",
+        ge=0,
+        lt=0.5,
+    )
+    f_divergence_type: Literal["reverse_kl", "forward_kl", "js_divergence", "alpha_divergence"] = _key(
+        "Preferences", "reverse_kl", "Divergence between policy and reference that DPO penalises."
+    )
+    f_alpha_divergence_coef: Real = _key("Preferences", 0.5, "Alpha of `alpha_divergence`.")
+    discopop_tau: Real = _key("Preferences", 0.05, "Temperature of `discopop`.", gt=0)
+    simpo_gamma: Real = _key("Preferences", 0.5, "Margin of `simpo`.", ge=0)
+    ld_alpha: Real | None = _key(
+        "Preferences", None, "LD-DPO: weight of the tokens beyond the shorter answer's length.", ge=0, le=1
+    )
+    disable_dropout: Flag = _key("Preferences", True, "Train without dropout, also the adapter's.")
+    ref_model_name_or_path: str | None = _key(
+        "Preferences", None, "Reference model, when it is not the one that training starts from."
+    )
+    precompute_ref_log_probs: Flag = _key(
+        "Preferences",
+        False,
+        "Compute the reference's log-probabilities once, before training, and keep them on disk.",
+    )
+    precompute_ref_batch_size: Whole | None = _key(
+        "Preferences", None, "Rows per forward pass for that; the training batch's when left out.", ge=1
+    )
+    ref_cache_dir: str | None = _key(
+        "Preferences",
+        None,
+        "Where they are kept; `hetero/reference` in the user's cache folder when left out.",
+    )
+    sync_ref_model: Flag = _key("Preferences", False, "TR-DPO: the reference follows the policy.")
+    ref_model_mixup_alpha: Real = _key(
+        "Preferences", 0.6, "Share of the policy in the new reference.", gt=0, le=1
+    )
+    ref_model_sync_steps: Whole = _key("Preferences", 512, "Steps between two such moves.", ge=1)
+    desirable_weight: Real = _key("Preferences", 1.0, "KTO: weight of the good answers' losses.", gt=0)
+    undesirable_weight: Real = _key("Preferences", 1.0, "KTO: weight of the bad answers' losses.", gt=0)
+    center_rewards_coefficient: Real | None = _key(
+        "Preferences", None, "Reward model: penalty on rewards whose mean is not 0; 0.01 is usual.", ge=0
     )
 
     # --- evaluation, logging, saving
@@ -197,6 +287,11 @@ class Recipe(BaseModel):
         ["tensorboard"],
         "Where metrics go beside `metrics.jsonl`; `none` for nowhere.",
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _defaults_of_the_algorithm(cls, values: Any) -> Any:
+        return with_defaults(values) if isinstance(values, dict) else values
 
     @property
     def has_eval(self) -> bool:

@@ -34,6 +34,10 @@ def _names(value: Any) -> Any:
     return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
 
 
+def _numbers(value: Any) -> Any:
+    return [_real(item) for item in value] if isinstance(value, list) else value
+
+
 def _reporters(value: Any) -> Any:
     if isinstance(value, str):
         return [] if value.lower() == "none" else _names(value)
@@ -44,8 +48,10 @@ Flag = Annotated[bool, BeforeValidator(_flag)]
 Whole = Annotated[int, BeforeValidator(_whole)]
 Real = Annotated[float, BeforeValidator(_real), Field(allow_inf_nan=False)]
 Names = Annotated[list[str], BeforeValidator(_names)]
+Numbers = Annotated[list[float], BeforeValidator(_numbers)]
 Reporters = Annotated[list[Literal["tensorboard"]], BeforeValidator(_reporters)]
 
+_LISTS: dict[Any, str] = {str: "a list of names", float: "a list of numbers"}
 _KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text", dict: "a mapping"}
 
 
@@ -63,11 +69,9 @@ def expected(annotation: Any, metadata: typing.Iterable[Any] = ()) -> str:
         return " or ".join(dict.fromkeys(expected(option, metadata) for option in options))
     if origin is list:
         (item,) = typing.get_args(annotation)
-        return (
-            "a list of names"
-            if item is str
-            else f"none or a list of {expected(item).removeprefix('one of ')}"
-        )
+        if item in _LISTS:
+            return _LISTS[item]
+        return f"none or a list of {expected(item).removeprefix('one of ')}"
     words = _KINDS[origin or annotation]
     limits = [text for item in _flatten(metadata) for text in _limit(item)]
     return " ".join([words, " and ".join(limits)]) if limits else words

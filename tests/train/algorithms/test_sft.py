@@ -57,7 +57,7 @@ def _stepper(
     model = tiny_model(tokenizer, seed=seed).train()
     if patch:
         hetero.patch(model)
-    algorithm = SFT(SimpleNamespace(loss_type=loss_type), tokenizer)
+    algorithm = SFT(SimpleNamespace(loss_type=[loss_type]), tokenizer)
     engine = Engine(model, algorithm, hetero.device("cpu"), ALONE)
     return Stepper(model, algorithm, engine, AdamW(model.named_parameters(), 1e-3), max_norm), model
 
