@@ -54,7 +54,7 @@ def cases(op: Op, impl: Impl, device: Device, dtype: torch.dtype, seed: int = 0)
         steps: list[tuple[Pass, tuple[Any, ...]]] = [(op.forward, sample.args)]
         if op.backward is not None:
             upstream = [
-                torch.randn(t.shape, generator=generator, dtype=torch.float64).to(t)
+                torch.randn(t.shape, generator=generator, dtype=torch.float64).to(t.dtype).to(t.device)
                 for t in plain[: op.public]
             ]
             steps.append((op.backward, op.backward_args(sample.args, plain, upstream)))
@@ -88,13 +88,14 @@ def record(found: Sequence[Case], device: Device, path: Path) -> int:
 
     A failed case leaves its (op, implementation, dtype, direction) out.
     """
+    arch = conformance.arch_key(device)
     versions = {(i.op, i.name): i.version for n in registry.ops() for i in registry.impls(n)}
     groups: dict[tuple[str, str, str, str], list[Case]] = {}
     for case in found:
         groups.setdefault((case.op, case.impl, case.dtype, case.direction), []).append(case)
     rows = [
         {
-            "op": op, "impl": impl, "version": versions[op, impl], "arch": device.arch, "dtype": dtype,
+            "op": op, "impl": impl, "version": versions[op, impl], "arch": arch, "dtype": dtype,
             "direction": direction, "cases": len(group), "worst": round(max(c.ratio for c in group), 3),
             "torch": torch.__version__, "date": time.strftime("%Y-%m-%d"),
         }
@@ -103,7 +104,7 @@ def record(found: Sequence[Case], device: Device, path: Path) -> int:
     ]  # fmt: skip
     touched = {(op, impl) for op, impl, *_ in groups}
     kept = conformance.read(path) if path.is_file() else []
-    kept = [r for r in kept if r["arch"] != device.arch or (r["op"], r["impl"]) not in touched]
+    kept = [r for r in kept if r["arch"] != arch or (r["op"], r["impl"]) not in touched]
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_suffix(".tmp")
     lines = ",\n".join("  " + json.dumps(r) for r in [*kept, *rows])
@@ -122,14 +123,19 @@ def _copied(value: Any) -> Any:
 
 
 def _widened(value: Any, generator: torch.Generator | None = None) -> Any:
-    """A float64 copy of floating tensors; with a generator, each value moved by one float32 rounding up or down."""
+    """A float64 copy of floating tensors; with a generator, each value moved by one float32 rounding up or down.
+
+    It is on the CPU: not every device computes in float64.
+    """
     if isinstance(value, Tensor) and value.is_floating_point():
-        wide = value.double()
+        wide = value.cpu().double()
         if generator is not None:
-            signs = torch.randint(0, 2, value.shape, generator=generator).to(value.device) * 2 - 1
+            signs = torch.randint(0, 2, value.shape, generator=generator) * 2 - 1
             wide = wide * (1 + torch.finfo(torch.float32).eps * signs)
         return wide
-    return [_widened(v, generator) for v in value] if isinstance(value, list) else _copied(value)
+    if isinstance(value, Tensor):
+        return _copied(value.cpu())
+    return [_widened(v, generator) for v in value] if isinstance(value, list) else value
 
 
 def _unseen(pass_: Pass, args: tuple[Any, ...], exact: Sequence[Tensor]) -> list[Tensor]:
@@ -155,7 +161,7 @@ def _same_strides(x: Tensor) -> Tensor:
 
 
 def _results(pass_: Pass, fn: Any, args: Sequence[Any]) -> list[Tensor]:
-    """Outputs of ``fn(*args)``, then the arguments that the schema says it writes to."""
+    """Outputs of ``fn(*args)``, then the arguments that the schema says it writes to; on their device."""
     out = fn(*args)
     outputs = [] if out is None else list(out) if isinstance(out, (tuple, list)) else [out]
     for argument, value in zip(pass_.overload._schema.arguments, args):
@@ -167,7 +173,7 @@ def _results(pass_: Pass, fn: Any, args: Sequence[Any]) -> list[Tensor]:
 def _largest(args: tuple[Any, ...]) -> Tensor:
     """Largest finite magnitude among the floating arguments: the scale of what cancelled to exactly zero."""
     floats = [a for a in args if isinstance(a, Tensor) and a.is_floating_point() and a.numel()]
-    sizes = [torch.nan_to_num(a.double().abs(), nan=0.0, posinf=0.0).max() for a in floats]
+    sizes = [torch.nan_to_num(a.cpu().double().abs(), nan=0.0, posinf=0.0).max() for a in floats]
     return torch.stack(sizes).max() if sizes else torch.zeros((), dtype=torch.float64)
 
 
@@ -184,6 +190,11 @@ def _compare(op: Op, pass_: Pass, fn: Any, args: tuple[Any, ...]) -> tuple[float
         if g.shape != p.shape or g.dtype != p.dtype:
             return float("inf"), f"{name} is {g.dtype} {tuple(g.shape)}, expected {p.dtype} {tuple(p.shape)}"
         if not p.numel():
+            continue
+        p, g = p.cpu(), g.cpu()
+        if not p.is_floating_point():
+            if not torch.equal(p, g):
+                return float("inf"), f"{name} differs in {int((p != g).sum())} of {p.numel()} values"
             continue
         finite = torch.isfinite(p) & torch.isfinite(e)
         if not torch.equal(torch.nan_to_num(p[~finite], nan=7.0), torch.nan_to_num(g[~finite], nan=7.0)):

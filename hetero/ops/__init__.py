@@ -6,13 +6,17 @@ kernel would run and why; choose with ``use("rms_norm=reference")`` or ``HETERO_
 """
 
 from hetero.ops.definitions.adamw import adamw
+from hetero.ops.definitions.attention import attention
+from hetero.ops.definitions.attention_varlen import attention_varlen
 from hetero.ops.definitions.clip_grad_norm import clip_grad_norm
 from hetero.ops.definitions.cross_entropy import cross_entropy
 from hetero.ops.definitions.fused_add_rms_norm import fused_add_rms_norm
 from hetero.ops.definitions.fused_linear_cross_entropy import fused_linear_cross_entropy
 from hetero.ops.definitions.glu import geglu, swiglu
+from hetero.ops.definitions.grouped_matmul import grouped_matmul
 from hetero.ops.definitions.layer_norm import layer_norm
 from hetero.ops.definitions.linear_log_prob import linear_log_prob
+from hetero.ops.definitions.moe import moe_permute, moe_unpermute
 from hetero.ops.definitions.rms_norm import rms_norm
 from hetero.ops.definitions.rope import rope
 from hetero.ops.explain import explain
@@ -28,6 +32,8 @@ __all__ = [
     "Impl",
     "Where",
     "adamw",
+    "attention",
+    "attention_varlen",
     "check_policy",
     "clip_grad_norm",
     "cross_entropy",
@@ -36,8 +42,11 @@ __all__ = [
     "fused_add_rms_norm",
     "fused_linear_cross_entropy",
     "geglu",
+    "grouped_matmul",
     "layer_norm",
     "linear_log_prob",
+    "moe_permute",
+    "moe_unpermute",
     "placement",
     "placement_summary",
     "register",

@@ -76,15 +76,20 @@ def forget() -> None:
     records.cache_clear()
 
 
+def arch_key(device: Device) -> str:
+    """What records of ``device`` are kept under: its architecture. An emulated device proves nothing about a chip."""
+    return f"{device.arch} (emulated)" if device.emulated else device.arch
+
+
 def why_unproven(impl: Impl, direction: str, device: Device, dtype: torch.dtype | None) -> str | None:
     """None when ``impl`` is proven here; else a sentence that says what is missing and how to get it."""
     if impl.kind == "reference":
         return None
-    wanted = (impl.op, impl.name, impl.version, device.arch, dtype_name(dtype), direction)
+    wanted = (impl.op, impl.name, impl.version, arch_key(device), dtype_name(dtype), direction)
     if wanted in records(impl.vendor or device.vendor):
         return None
     return (
-        f"unproven: no conformance record for {device.vendor}/{device.arch} {dtype_name(dtype)} "
+        f"unproven: no conformance record for {device.vendor}/{arch_key(device)} {dtype_name(dtype)} "
         f"version {impl.version} (run `hetero conform --backend {device.vendor} --record`, or pin it)"
     )
 
@@ -98,7 +103,7 @@ def summary(impl: Impl, device: Device) -> str:
     """``"proven: bfloat16, float32"`` on ``device``, or ``"unproven"``. A missing direction is named."""
     found: dict[str, set[str]] = {}
     for op, name, version, arch, dtype, direction in records(device.vendor):
-        if (op, name, version, arch) == (impl.op, impl.name, impl.version, device.arch):
+        if (op, name, version, arch) == (impl.op, impl.name, impl.version, arch_key(device)):
             found.setdefault(dtype, set()).add(direction)
     wanted = {d for d in ("forward", "backward") if impl.target(d)}
     parts = [

@@ -61,6 +61,7 @@ def _autograd(op: Op, backward: Pass) -> Any:
             plan.append(("saved", tensors_at.index(at)) if is_tensor[at] else ("value", values_at.index(at)))
     gradient_at = [backward.returns.index(op.grads[n]) if n in op.grads else None for n in forward.args]
     differentiable = tuple(i for i, g in enumerate(gradient_at) if g is not None)
+    constants = [forward.returns.index(n) for n in op.constants]
 
     class Function(torch.autograd.Function):
         @staticmethod
@@ -71,6 +72,8 @@ def _autograd(op: Op, backward: Pass) -> Any:
             every = (*args, *outputs)
             ctx.save_for_backward(*[every[i] for i in tensors_at])
             ctx.values = tuple(every[i] for i in values_at)
+            if constants:
+                ctx.mark_non_differentiable(*[outputs[i] for i in constants])
             return outputs[0] if public == 1 else tuple(outputs[:public])
 
         @staticmethod

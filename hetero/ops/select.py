@@ -10,6 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from hetero.accelerator import Device, device_of
 from hetero.errors import OpError
 from hetero.ops import conformance, placement, policy, registry
@@ -48,9 +50,11 @@ def decide(facts: Facts, direction: str) -> Decision:
     """Choose for a call with these facts under the policy in force.
 
     Raises:
-        OpError: the policy allows only implementations that cannot serve the call, or one that does not exist.
+        OpError: the policy allows only implementations that cannot serve the call, or one that does not exist;
+            float64 on a device that has none.
     """
     device = device_of(facts.device)
+    _refuse_float64(facts, device)
     rules = policy.current()
     rule = rules.rule(facts.op)
     impls = registry.impls(facts.op)
@@ -86,6 +90,12 @@ def decide(facts: Facts, direction: str) -> Decision:
             f'  allow another (there are: {names}), for example "{wider}"'
         )
     return Decision(facts, direction, device, chosen, tuple(trail), rules.text)
+
+
+def _refuse_float64(facts: Facts, device: Device) -> None:
+    """Not even the reference is right where a vendor's package computes float64 as something else."""
+    if device.caps.fp64.state == "no" and torch.float64 in facts.dtypes:
+        raise OpError(f"{facts}: {device} has no float64 ({device.caps.fp64.why}): move it to the CPU")
 
 
 def check_policy(device: Device) -> None:
@@ -146,6 +156,7 @@ def choose(pass_: Pass, args: tuple[Any, ...]) -> placement.Choice:
         dtype=dtype_name(decision.facts.dtype),
         why=decision.why(),
         fn=decision.impl.load(pass_.direction),
+        emulated=decision.device.emulated,
     )
     placement.record(choice)
     policy.state.cache[pass_.key(args)] = (

@@ -47,6 +47,7 @@ class Pass:
         fake: outputs with the right shape, dtype and device, and no data.
         operands: the tensor arguments that selection looks at; the first one carries the shapes.
         flags: the non-tensor arguments that selection looks at.
+        sizes: sizes that selection may ask for: name -> (tensor argument, dimension).
     """
 
     def __init__(
@@ -57,9 +58,10 @@ class Pass:
         *,
         operands: Sequence[str],
         flags: Sequence[str] = (),
+        sizes: Mapping[str, tuple[str, int]] | None = None,
     ) -> None:
         self.schema, self.reference, self.fake = schema, reference, fake
-        self.operands, self.flags = tuple(operands), tuple(flags)
+        self.operands, self.flags, self.sizes = tuple(operands), tuple(flags), dict(sizes or {})
         self.direction = ""
         self.overload: Any = None
         #: Whether some implementation asks for more than dtypes; the registry sets it before the first choice.
@@ -80,7 +82,8 @@ class Pass:
         if not self.shapes_matter:
             return self.dtypes_key(args)
         facts = self.facts(args)
-        return (*self.dtypes_key(args), facts.last_dim, facts.contiguous, *facts.flags.values())
+        asked = (*facts.flags.values(), *facts.sizes.values())
+        return (*self.dtypes_key(args), facts.last_dim, facts.contiguous, *asked)
 
     def _make_dtypes_key(self) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:
         """Device and dtypes of the operands. This runs on every call, so each number of operands has its own.
@@ -124,6 +127,7 @@ class Pass:
             last_dim=first.shape[-1] if first.dim() else 1,
             contiguous=first.is_contiguous(),
             flags={n: args[self.args.index(n)] for n in self.flags},
+            sizes={n: args[self.args.index(a)].shape[dim] for n, (a, dim) in self.sizes.items()},
         )
 
     def __call__(self, *args: Any) -> Any:
@@ -143,6 +147,7 @@ class Op:
         grads: forward argument -> name of the backward output that is its gradient.
         needs: ``need_…`` argument -> the forward arguments it stands for, where the name alone does not say it.
         public: how many of the forward outputs callers see; the rest are kept for the backward pass.
+        constants: public outputs that no gradient flows through (a log-sum-exp, indices).
         prepare: the public function's arguments -> the forward schema's arguments (checks included).
         samples: ``(device, dtype, generator) -> samples``: odd sizes, empty, huge values, masked rows.
         cost: forward arguments -> cost of the forward pass; ``backward_cost`` likewise.
@@ -160,6 +165,7 @@ class Op:
     grads: Mapping[str, str] = field(default_factory=dict)
     needs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     public: int = 1
+    constants: tuple[str, ...] = ()
     tolerance: float = 4.0
     note: str = ""
     apply: Callable[..., Any] = field(init=False, repr=False)

@@ -35,6 +35,8 @@ class Facts:
     contiguous: bool
     #: Values of the declaration's flag arguments, by name.
     flags: Mapping[str, Any] = field(default_factory=dict)
+    #: Sizes that the declaration names (``heads``), by name.
+    sizes: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def dtype(self) -> torch.dtype | None:
@@ -55,6 +57,7 @@ class Where:
         last_dim_multiple_of: the last dimension must be a multiple of this.
         contiguous: the first operand must be contiguous.
         flags: for a flag argument, the values it may have (``{"casting": {"llama"}}``).
+        sizes_le: for a size that the declaration names, the largest (``{"heads": 256}``).
         caps: device capabilities (fields of ``Device.caps``) that must be a plain "yes".
         also: escape hatch; returns a reason to refuse, or None. It may look at the facts only.
     """
@@ -64,6 +67,7 @@ class Where:
     last_dim_multiple_of: int | None = None
     contiguous: bool = False
     flags: Mapping[str, Collection[Any]] = field(default_factory=dict)
+    sizes_le: Mapping[str, int] = field(default_factory=dict)
     caps: tuple[str, ...] = ()
     also: Callable[[Facts], str | None] | None = None
 
@@ -71,7 +75,12 @@ class Where:
     def asks_for_shapes(self) -> bool:
         """Whether the answer depends on more than dtypes and the device."""
         return bool(
-            self.last_dim_le or self.last_dim_multiple_of or self.contiguous or self.flags or self.also
+            self.last_dim_le
+            or self.last_dim_multiple_of
+            or self.contiguous
+            or self.flags
+            or self.sizes_le
+            or self.also
         )
 
     def why_not(self, facts: Facts, device: Device) -> str | None:
@@ -90,6 +99,9 @@ class Where:
         for name, allowed_values in self.flags.items():
             if facts.flags[name] not in allowed_values:
                 return f"{name}={facts.flags[name]!r} not in {sorted(map(repr, allowed_values))}"
+        for name, most in self.sizes_le.items():
+            if facts.sizes[name] > most:
+                return f"{name} {facts.sizes[name]} > {most}"
         for cap in self.caps:
             value = getattr(device.caps, cap)
             if not value:

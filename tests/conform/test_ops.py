@@ -84,7 +84,9 @@ def test_the_shipped_record_is_of_the_kernels_as_they_are(monkeypatch, tmp_path)
     try:
         for arch in ("avx2", "generic"):
             for name in registry.ops():
-                impl = next(i for i in registry.impls(name) if i.name == "cpp")
+                impl = next((i for i in registry.impls(name) if i.name == "cpp"), None)
+                if impl is None:  # an op that is plain torch on the CPU
+                    continue
                 assert impl.version == kernels.source_hash()[:12]
                 for direction in ("forward", "backward"):
                     for dtype in ("float32", "bfloat16"):

@@ -178,6 +178,9 @@ def _samples(device: torch.device, dtype: torch.dtype, generator: torch.Generato
 
 _SCHEMA = "int ignore_index, float label_smoothing, float z_loss, float softcap"
 
+
+_FLAGS = ("label_smoothing", "z_loss", "softcap")
+
 OP = declare(
     Op(
         name="cross_entropy",
@@ -186,12 +189,14 @@ OP = declare(
             _forward,
             _fake_forward,
             operands=("logits",),
+            flags=_FLAGS,
         ),
         backward=Pass(
             f"(Tensor g_loss, Tensor logits, Tensor labels, Tensor lse, {_SCHEMA}) -> (Tensor d_logits)",
             _backward,
             _fake_backward,
             operands=("logits",),
+            flags=_FLAGS,
         ),
         grads={"logits": "d_logits"},
         prepare=_prepare,

@@ -169,6 +169,7 @@ OP = declare(
             _fake,
             operands=("q", "k"),
             flags=_FLAGS,
+            sizes={"batch": ("q", 0), "heads": ("q", 2)},
         ),
         backward=Pass(
             "(Tensor g_q_out, Tensor g_k_out, Tensor cos, Tensor sin, Tensor? positions, bool interleaved,"
@@ -177,6 +178,7 @@ OP = declare(
             _fake,
             operands=("g_q_out", "g_k_out"),
             flags=_FLAGS,
+            sizes={"batch": ("g_q_out", 0), "heads": ("g_q_out", 2)},
         ),
         grads={"q": "d_q", "k": "d_k"},
         public=2,
