@@ -63,8 +63,12 @@ def enter() -> None:
         EmulatorError: there is no such emulator, or it cannot be built.
     """
     name = asked()
-    if name and not running():
-        run([sys.executable, *sys.orig_argv[1:]], environment(name))
+    if not name or running():
+        return
+    wanted = environment(name)
+    if all(os.environ.get(key) == value for key, value in wanted.items()):  # started again for nothing
+        raise EmulatorError(f"the environment of emulator {name!r} is set, and its libraries are not found")
+    run([sys.executable, *sys.orig_argv[1:]], wanted)
 
 
 def run(command: list[str], env: Mapping[str, str]) -> NoReturn:

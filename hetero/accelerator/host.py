@@ -83,7 +83,7 @@ class Host:
 
     def emulated(self, library: str | None) -> bool:
         """Whether ``library`` is no vendor's but belongs to one of hetero's emulators, which mark their folders."""
-        return library is not None and self.exists(f"{library.rpartition('/')[0]}/../emulator.json")
+        return library is not None and self.exists(f"{library.rsplit('/', 2)[0]}/emulator.json")
 
     # -- Python packages
     def package(self, module: str, *distributions: str) -> str | None:

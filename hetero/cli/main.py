@@ -10,11 +10,13 @@ import typer
 
 from hetero.cli.conform import conform
 from hetero.cli.doctor import doctor
+from hetero.cli.emulate import emulate
 from hetero.cli.export import export
 from hetero.cli.lint import lint
 from hetero.cli.new_backend import new_backend
 from hetero.cli.quickstart import quickstart
 from hetero.cli.train import train
+from hetero.emulators.environment import enter as enter_emulator
 from hetero.errors import HeteroError
 
 app = typer.Typer(
@@ -25,7 +27,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-for command in (quickstart, train, export, doctor, conform, lint, new_backend):
+for command in (quickstart, train, export, doctor, conform, emulate, lint, new_backend):
     app.command()(command)
 
 
@@ -45,6 +47,8 @@ def main() -> None:
     """
     _make_writable()
     try:
+        if sys.argv[1:2] != ["emulate"]:
+            enter_emulator()  # HETERO_EMULATE: starts over, before torch is imported
         app()
     except HeteroError as error:
         print(f"hetero: {error}", file=sys.stderr)
