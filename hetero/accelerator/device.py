@@ -67,8 +67,13 @@ class Device:
 
     @property
     def name(self) -> str:
-        """Model, as the vendor's package prints it."""
-        return self._identity.name
+        """Model, as the vendor's package prints it; "(emulated)" follows where it is no chip."""
+        return self._identity.name + (" (emulated)" if self.emulated else "")
+
+    @property
+    def emulated(self) -> bool:
+        """Whether it is one of hetero's emulators: it proves nothing about a chip, and its speed means nothing."""
+        return self._identity.emulated
 
     @property
     def arch(self) -> str:

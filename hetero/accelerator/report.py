@@ -143,6 +143,7 @@ def _device(device: Device) -> dict[str, Any]:
         "torch": str(device.torch),
         "name": device.name,
         "arch": device.arch,
+        "emulated": device.emulated,
         "driver": device.driver,
         "memory": vars(device.memory()),
         "caps": {name: {"state": c.state, "value": c.value, "why": c.why} for name, c in device.caps.items()},

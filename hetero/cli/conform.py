@@ -50,6 +50,7 @@ def conform(
                 {
                     "backend": target.vendor,
                     "arch": target.arch,
+                    "emulated": target.emulated,
                     "level": level,
                     "checks": [vars(c) for c in checks],
                     "cases": [{**vars(c), "passed": c.passed} for c in found],
@@ -57,7 +58,7 @@ def conform(
             )
         )
     else:
-        _print(checks, found, f"{target.vendor} ({target.arch})")
+        _print(checks, found, f"{target.vendor} ({conformance.arch_key(target)})")
         if record and found:
             print(f"recorded {rows} rows in {path}")
     raise typer.Exit(1 if failed or broken else 0)

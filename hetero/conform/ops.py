@@ -4,7 +4,9 @@ Tolerance is derived, not guessed. An output's largest error may be ``k`` (``Op.
 largest error on the same inputs in the same dtype. That own error is counted as at least half a unit in the last place
 of the largest value (of the inputs, where the exact result is zero throughout), and at least what the exact result
 moves by when the inputs move by one float32 rounding: no float32 maths can see that, and it matters where values
-cancel. Where plain torch overflows or is not a number, the implementation must be too.
+cancel. Where plain torch overflows or is not a number, the implementation must be too. Plain torch runs on the CPU
+whatever the device: a device whose own plain operators are wrong, or that computes float64 as something else, is found
+out.
 """
 
 from __future__ import annotations
@@ -50,14 +52,16 @@ def cases(op: Op, impl: Impl, device: Device, dtype: torch.dtype, seed: int = 0)
     found: list[Case] = []
     generator = torch.Generator().manual_seed(seed)
     for sample in op.samples(device.torch, dtype, generator):
-        plain = _results(op.forward, op.forward.reference, _copied(list(sample.args)))
+        plain = _results(op.forward, op.forward.reference, _on_cpu(list(sample.args)))
         steps: list[tuple[Pass, tuple[Any, ...]]] = [(op.forward, sample.args)]
         if op.backward is not None:
             upstream = [
-                torch.randn(t.shape, generator=generator, dtype=torch.float64).to(t.dtype).to(t.device)
+                torch.randn(t.shape, generator=generator, dtype=torch.float64).to(t.dtype)
                 for t in plain[: op.public]
             ]
-            steps.append((op.backward, op.backward_args(sample.args, plain, upstream)))
+            saved = [t.to(device.torch) for t in plain]
+            upstream = [t.to(device.torch) for t in upstream]
+            steps.append((op.backward, op.backward_args(sample.args, saved, upstream)))
         for pass_, args in steps:
             facts = pass_.facts(args)
             if impl.target(pass_.direction) is None or impl.where.why_not(facts, device):
@@ -122,20 +126,22 @@ def _copied(value: Any) -> Any:
     return [_copied(v) for v in value] if isinstance(value, list) else value
 
 
-def _widened(value: Any, generator: torch.Generator | None = None) -> Any:
-    """A float64 copy of floating tensors; with a generator, each value moved by one float32 rounding up or down.
+def _on_cpu(value: Any) -> Any:
+    """A copy to be written to, on the CPU."""
+    if isinstance(value, Tensor):
+        return _copied(value) if value.is_cpu else value.cpu()
+    return [_on_cpu(v) for v in value] if isinstance(value, list) else value
 
-    It is on the CPU: not every device computes in float64.
-    """
+
+def _widened(value: Any, generator: torch.Generator | None = None) -> Any:
+    """A float64 copy of floating tensors; with a generator, each value moved by one float32 rounding up or down."""
     if isinstance(value, Tensor) and value.is_floating_point():
         wide = value.cpu().double()
         if generator is not None:
             signs = torch.randint(0, 2, value.shape, generator=generator) * 2 - 1
             wide = wide * (1 + torch.finfo(torch.float32).eps * signs)
         return wide
-    if isinstance(value, Tensor):
-        return _copied(value.cpu())
-    return [_widened(v, generator) for v in value] if isinstance(value, list) else value
+    return [_widened(v, generator) for v in value] if isinstance(value, list) else _on_cpu(value)
 
 
 def _unseen(pass_: Pass, args: tuple[Any, ...], exact: Sequence[Tensor]) -> list[Tensor]:
@@ -161,7 +167,7 @@ def _same_strides(x: Tensor) -> Tensor:
 
 
 def _results(pass_: Pass, fn: Any, args: Sequence[Any]) -> list[Tensor]:
-    """Outputs of ``fn(*args)``, then the arguments that the schema says it writes to; on their device."""
+    """Outputs of ``fn(*args)``, then the arguments that the schema says it writes to."""
     out = fn(*args)
     outputs = [] if out is None else list(out) if isinstance(out, (tuple, list)) else [out]
     for argument, value in zip(pass_.overload._schema.arguments, args):
@@ -180,7 +186,7 @@ def _largest(args: tuple[Any, ...]) -> Tensor:
 def _compare(op: Op, pass_: Pass, fn: Any, args: tuple[Any, ...]) -> tuple[float, str]:
     exact = _results(pass_, pass_.reference, _widened(list(args)))
     unseen = _unseen(pass_, args, exact)
-    plain = _results(pass_, pass_.reference, _copied(list(args)))
+    plain = _results(pass_, pass_.reference, _on_cpu(list(args)))
     got = _results(pass_, fn, _copied(list(args)))
     names = (*pass_.returns, *("written" for _ in got[len(pass_.returns) :]))
     if len(got) != len(plain):
@@ -191,7 +197,7 @@ def _compare(op: Op, pass_: Pass, fn: Any, args: tuple[Any, ...]) -> tuple[float
             return float("inf"), f"{name} is {g.dtype} {tuple(g.shape)}, expected {p.dtype} {tuple(p.shape)}"
         if not p.numel():
             continue
-        p, g = p.cpu(), g.cpu()
+        g = g.cpu()
         if not p.is_floating_point():
             if not torch.equal(p, g):
                 return float("inf"), f"{name} differs in {int((p != g).sum())} of {p.numel()} values"

@@ -20,7 +20,9 @@ class Explanation:
         lines = []
         for d in self.decisions:
             policy = f", policy {d.policy!r}" if d.policy else ""
-            lines.append(f"{d.facts} {d.direction} on {d.device}: {d.impl.name}{policy}")
+            lines.append(
+                f"{d.facts} {d.direction} on {d.device}{' (emulated)' if d.device.emulated else ''}: {d.impl.name}{policy}"
+            )
             width = max(len(v.impl.name) for v in d.trail)
             for v in d.trail:
                 name = f"{v.impl.name:<{width}}  {v.impl.kind:<9}"
@@ -33,6 +35,7 @@ class Explanation:
             d.direction: {
                 "call": str(d.facts),
                 "device": str(d.device),
+                "emulated": d.device.emulated,
                 "chosen": d.impl.name,
                 "policy": d.policy,
                 "trail": [

@@ -19,6 +19,8 @@ class Choice:
     why: str
     fn: Callable[..., Any]
     calls: int = field(default=0)
+    #: Chosen for an emulated device.
+    emulated: bool = False
 
 
 _made: list[Choice] = []
@@ -37,13 +39,13 @@ def reset_placement() -> None:
 
 def placement() -> list[dict[str, Any]]:
     """One row per (op, direction, implementation, dtype) that was called, with its share of the op's calls."""
-    rows: dict[tuple[str, str, str, str], dict[str, Any]] = {}
+    rows: dict[tuple[str, str, str, str, bool], dict[str, Any]] = {}
     totals: dict[tuple[str, str], int] = {}
     for c in _made:
         if not c.calls:
             continue
         row = rows.setdefault(
-            (c.op, c.direction, c.impl, c.dtype),
+            (c.op, c.direction, c.impl, c.dtype, c.emulated),
             {
                 "op": c.op,
                 "direction": c.direction,
@@ -51,6 +53,7 @@ def placement() -> list[dict[str, Any]]:
                 "dtype": c.dtype,
                 "calls": 0,
                 "why": c.why,
+                "emulated": c.emulated,
             },
         )
         row["calls"] += c.calls
@@ -66,7 +69,8 @@ def placement_summary() -> str:
     for row in placement():
         name = row["op"] if row["direction"] == "forward" else f"{row['op']} backward"
         why = f": {row['why']}" if row["impl"] == "reference" and row["why"] else ""
-        lines.setdefault(name, []).append(f"{row['share']:.0%} {row['impl']} ({row['dtype']}{why})")
+        where = ", emulated" if row["emulated"] else ""
+        lines.setdefault(name, []).append(f"{row['share']:.0%} {row['impl']} ({row['dtype']}{where}{why})")
     if not lines:
         return "no hetero op was called"
     return "\n".join(f"{name}: {', '.join(parts)}" for name, parts in lines.items())

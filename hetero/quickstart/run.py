@@ -113,7 +113,7 @@ class _Quickstart:
 
         depends = [
             models.WHEEL_SHA256, [p.prompt for p in problems.held_out], MAX_NEW_TOKENS, recipe.dtype,
-            str(self.device), self.device.arch, torch.__version__, transformers.__version__,
+            str(self.device), self.device.name, self.device.arch, torch.__version__, transformers.__version__,
         ]  # fmt: skip
         key = hashlib.sha256(json.dumps(depends).encode()).hexdigest()[:16]
         path = cache / f"before-{key}.json"

@@ -18,7 +18,8 @@ ROW = {
     "dtype": "float32",
     "direction": "forward",
 }
-DEVICE = SimpleNamespace(vendor="acme", arch="a1")
+DEVICE = SimpleNamespace(vendor="acme", arch="a1", emulated=False)
+EMULATED = SimpleNamespace(vendor="acme", arch="a1", emulated=True)
 
 
 @pytest.fixture
@@ -37,9 +38,9 @@ def acme(tmp_path, monkeypatch):
     conformance.forget()
 
 
-def unproven(dtype):
+def unproven(dtype, device=DEVICE):
     impl = Impl("rms_norm", "acme", "native", "acme:forward", vendor="acme")
-    return conformance.why_unproven(impl, "forward", DEVICE, dtype)
+    return conformance.why_unproven(impl, "forward", device, dtype)
 
 
 def test_a_backend_outside_hetero_ships_its_own_records(acme):
@@ -59,3 +60,14 @@ def test_records_of_this_machine_add_to_them(acme):
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps({"schema": 1, "records": [ROW]}))
     assert unproven(torch.float32) is None
+
+
+@pytest.mark.parametrize("arch, proven", [("a1", DEVICE), ("a1 (emulated)", EMULATED)])
+def test_an_emulated_device_and_a_chip_prove_nothing_for_each_other(acme, arch, proven):
+    import torch
+
+    path = conformance.user_file("acme")
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps({"schema": 1, "records": [ROW | {"arch": arch}]}))
+    found = [device for device in (DEVICE, EMULATED) if unproven(torch.float32, device) is None]
+    assert found == [proven]
