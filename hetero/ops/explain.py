@@ -20,9 +20,8 @@ class Explanation:
         lines = []
         for d in self.decisions:
             policy = f", policy {d.policy!r}" if d.policy else ""
-            lines.append(
-                f"{d.facts} {d.direction} on {d.device}{' (emulated)' if d.device.emulated else ''}: {d.impl.name}{policy}"
-            )
+            where = f"{d.device} (emulated)" if d.device.emulated else str(d.device)
+            lines.append(f"{d.facts} {d.direction} on {where}: {d.impl.name}{policy}")
             width = max(len(v.impl.name) for v in d.trail)
             for v in d.trail:
                 name = f"{v.impl.name:<{width}}  {v.impl.kind:<9}"

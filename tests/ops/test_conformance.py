@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -30,6 +31,7 @@ def acme(tmp_path, monkeypatch):
     (package / "__init__.py").write_text("class Backend: tables = ''\n")
     monkeypatch.syspath_prepend(str(package.parent))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delitem(sys.modules, "hetero_acme_records", raising=False)  # an earlier test's, elsewhere
     from hetero_acme_records import Backend
 
     monkeypatch.setattr(registry, "record", lambda name: SimpleNamespace(backend=Backend()))
