@@ -102,9 +102,11 @@ def _version() -> str | None:
 
         return ascendc.source_hash() if ascendc.available() else None
     try:
-        return importlib.import_module(MODULE).source_hash()
+        module = importlib.import_module(MODULE)
     except ImportError:
         return None
+    # A build by the ordinary compiler, put here by mistake, would take device pointers for memory of its own.
+    return None if module.emulated else module.source_hash()
 
 
 @cache
@@ -171,4 +173,4 @@ def rows(x: Tensor) -> Rows:
 
 def like(x: Tensor, dtype: torch.dtype | None = None) -> Tensor:
     """Uninitialised and contiguous, in ``x``'s shape."""
-    return torch.empty_like(x, dtype=dtype, memory_format=torch.contiguous_format)
+    return x.new_empty(x.shape, dtype=dtype)

@@ -168,6 +168,7 @@ template <typename T> __aicore__ inline GlobalTensor<T> global(GM_ADDR address, 
 // One float for each row, collected so that global memory is written 64 at a time.
 class RowValues {
  public:
+  __aicore__ inline RowValues() {}
   static constexpr uint32_t kRows = 64;
   __aicore__ inline void init(AscendC::TPipe& pipe, GM_ADDR to, int64_t rows, int64_t first) {
     pipe.InitBuffer(buffer_, kRows * sizeof(float));

@@ -51,6 +51,7 @@ struct Running {
 
 template <typename T> class Rows {
  public:
+  __aicore__ inline Rows() {}
   __aicore__ inline void init(AscendC::TPipe& pipe, const RowsTiling& t, GM_ADDR logits, GM_ADDR labels) {
     t_ = t;
     share_ = my_share(t.rows);
@@ -145,6 +146,7 @@ template <typename T> class Rows {
 // Gradients of rows, written a tile at a time.
 template <typename T> class GradientRows {
  public:
+  __aicore__ inline GradientRows() {}
   __aicore__ inline void init(AscendC::TPipe& pipe, const RowsTiling& t, GM_ADDR to) {
     to_ = global<T>(to, (t.rows - 1) * t.out_stride + t.vocab);
     stride_ = t.out_stride;
