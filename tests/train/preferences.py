@@ -20,7 +20,13 @@ from hetero.train.optim import AdamW
 from hetero.train.window import Stepper, StepResult
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "trl_preferences.json").read_text())
-ALONE = SimpleNamespace(rank=0, world_size=1, group=None, all_gather_object=lambda value: [value])
+ALONE = SimpleNamespace(
+    rank=0,
+    world_size=1,
+    group=None,
+    all_gather_object=lambda value: [value],
+    broadcast_object=lambda value, src: value,
+)
 
 
 def pairs(count: int = 4) -> list[dict[str, Any]]:

@@ -8,14 +8,28 @@ from typing import Any
 from hetero.errors import RecipeError
 from hetero.train.algorithms.base import Algorithm, Batch, Example, Items, Sums
 from hetero.train.algorithms.dpo import DPO
+from hetero.train.algorithms.grpo import GRPO
 from hetero.train.algorithms.kto import KTO
 from hetero.train.algorithms.neftune import add_noise
 from hetero.train.algorithms.rm import RM
 from hetero.train.algorithms.sft import SFT
 
-__all__ = ["DPO", "KTO", "RM", "SFT", "Algorithm", "Batch", "Example", "Items", "Sums", "add_noise", "create"]
+__all__ = [
+    "DPO",
+    "GRPO",
+    "KTO",
+    "RM",
+    "SFT",
+    "Algorithm",
+    "Batch",
+    "Example",
+    "Items",
+    "Sums",
+    "add_noise",
+    "create",
+]
 
-_ALGORITHMS: dict[str, Callable[[Any, Any], Algorithm]] = {a.name: a for a in (SFT, DPO, KTO, RM)}
+_ALGORITHMS: dict[str, Callable[[Any, Any], Algorithm]] = {a.name: a for a in (SFT, DPO, KTO, RM, GRPO)}
 
 
 def create(recipe: Any, tokenizer: Any) -> Algorithm:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch import Tensor, nn
@@ -24,6 +25,20 @@ Example = dict[str, Any]
 Batch = dict[str, Any]
 #: How much there is of what a loss is a mean over: ``{"tokens": 120}``, ``{"pairs": 4, "tokens": 80}``.
 Items = Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class WindowShape:
+    """What a window is made of on each rank.
+
+    ``rows`` examples a list, ``lists`` lists of them a window, and each window is used for ``repeats`` steps.
+    """
+
+    rows: int
+    lists: int
+    repeats: int = 1
+
+
 #: Metric name to a tensor ``[numerator, denominator]``; both are summed over the window and all ranks.
 Sums = dict[str, Tensor]
 
@@ -37,6 +52,10 @@ class Algorithm(ABC):
 
     #: The recipe's name for it.
     name: ClassVar[str]
+
+    def windows(self, recipe: Any) -> WindowShape:
+        """How the data is dealt out: as the recipe's batch size and accumulation say."""
+        return WindowShape(recipe.per_device_train_batch_size, recipe.gradient_accumulation_steps)
 
     def check(self, model: nn.Module) -> None:  # noqa: B027 - most algorithms have nothing to check
         """Look at the model once, before training; raise :class:`~hetero.errors.ModelError` when unfit."""

@@ -81,7 +81,7 @@ class DPO(Referenced):
         # The reference first: nothing of the policy's pass is held meanwhile.
         reference = batch.get("reference")
         if reference is None and self.needs_reference:
-            reference = self.live(batch)
+            reference = self.reference_numbers(self.live(batch), batch)
         scores = score(model, batch)
         policy = self.reference_numbers(scores.log_p, batch)
         reference = torch.zeros_like(policy) if reference is None else reference

@@ -90,13 +90,8 @@ class KTO(Referenced):
         with evaluating(engine.model), torch.no_grad():
             policy = score(engine.model, batch).sums()
         given = self.given(examples)
-        reference = self._live_sums(batch) if given is None else given[1].to(policy.device)
+        reference = self.live(batch).sum(1) if given is None else given[1].to(policy.device)
         return (policy - reference).sum(), torch.full_like(policy.sum(), len(examples))
-
-    def _live_sums(self, batch: Batch) -> Tensor:
-        assert self._reference is not None
-        with self._reference.active() as model:
-            return score(model, batch).sums()
 
     def items(self, batch: Batch) -> Items:
         return {"answers": batch["label"].numel()}
@@ -108,7 +103,7 @@ class KTO(Referenced):
         good, recipe = batch["label"], self._recipe
         reference = batch.get("reference")
         if reference is None:
-            reference = self._live_sums(batch)[: good.numel()]
+            reference = self.live(batch).sum(1)[: good.numel()]
         scores = score(model, batch)
         policy = scores.sums()[: good.numel()]
         losses = LOSSES[self._kind](policy - reference, good, batch["kl"], recipe.beta)

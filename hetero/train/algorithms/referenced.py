@@ -104,13 +104,13 @@ class Referenced(Algorithm):
                 root / key,
                 data,
                 self.columns,
-                lambda examples: self._numbers(model, engine.to_device(self.reference_batch(examples))),
+                lambda examples: self._numbers(engine.to_device(self.reference_batch(examples))),
                 recipe.precompute_ref_batch_size or recipe.per_device_train_batch_size,
                 engine.comm,
             )
 
-    def _numbers(self, model: nn.Module, batch: Batch) -> Tensor:
-        return self.reference_numbers(score(model, batch).log_p, batch)
+    def _numbers(self, batch: Batch) -> Tensor:
+        return self.reference_numbers(self.live(batch), batch)
 
     def given(self, examples: Sequence[Example]) -> Tensor | None:
         """The precomputed numbers [columns, examples], or None when they are computed on the way."""
@@ -119,7 +119,7 @@ class Referenced(Algorithm):
         return torch.tensor([[example[name] for example in examples] for name in self.columns])
 
     def live(self, batch: Batch) -> Tensor:
-        """The reference's numbers [columns, examples] of a batch that :meth:`reference_batch` made."""
+        """The reference's log-probabilities [rows, width] of a scorable batch."""
         assert self._reference is not None
         with self._reference.active() as model:
-            return self._numbers(model, batch)
+            return score(model, batch).log_p

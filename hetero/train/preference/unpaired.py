@@ -19,7 +19,8 @@ from torch import Tensor
 
 def kto(ratio: Tensor, desirable: Tensor, kl: Tensor, beta: float) -> Tensor:
     """[n] from ``r`` [n], bool [n] and ``z`` (a number); no gradient flows through ``z``."""
-    return torch.sigmoid(torch.where(desirable, -beta, beta) * (ratio - kl.detach()))
+    better = ratio - kl.detach()
+    return torch.sigmoid(beta * torch.where(desirable, -better, better))
 
 
 def apo_zero_unpaired(ratio: Tensor, desirable: Tensor, kl: Tensor, beta: float) -> Tensor:
