@@ -118,19 +118,19 @@ class Communicator(Collectives):
     def barrier(self) -> None:
         """Return when every rank is here and this rank's device has finished its work."""
         self.device.synchronize()
-        token = torch.zeros(1, dtype=torch.uint8)
+        token = torch.zeros(1, dtype=torch.uint8, device="cpu")
         self._run("barrier()", lambda: self._control.all_gather(token.new_empty(self.world_size), token))
 
     def all_gather_object(self, value: Any) -> list[Any]:
         """Every rank's ``value``, by rank. JSON (str, int, float, bool, None, list, dict), never pickles."""
         data = torch.frombuffer(bytearray(objects.encode(value)), dtype=torch.uint8)
-        sizes = torch.empty(self.world_size, dtype=torch.int64)
+        sizes = torch.empty(self.world_size, dtype=torch.int64, device="cpu")
         got: list[Tensor] = []
 
         def move() -> None:
-            self._control.all_gather(sizes, torch.tensor([data.numel()]))
+            self._control.all_gather(sizes, torch.tensor([data.numel()], device="cpu"))
             widest = int(sizes.max())
-            every = torch.empty(self.world_size * widest, dtype=torch.uint8)
+            every = torch.empty(self.world_size * widest, dtype=torch.uint8, device="cpu")
             self._control.all_gather(every, torch.nn.functional.pad(data, (0, widest - data.numel())))
             got.extend(every.chunk(self.world_size))
 
@@ -141,7 +141,7 @@ class Communicator(Collectives):
         """``src``'s ``value`` on every rank; what others give is ignored. JSON as well."""
         root = self._global(src, "src")
         mine = bytearray(objects.encode(value) if self.rank == src else b"")
-        size = torch.tensor([len(mine)])
+        size = torch.tensor([len(mine)], device="cpu")
         got: list[Tensor] = []
 
         def move() -> None:
@@ -149,7 +149,7 @@ class Communicator(Collectives):
             data = (
                 torch.frombuffer(mine, dtype=torch.uint8)
                 if mine
-                else torch.empty(int(size), dtype=torch.uint8)
+                else torch.empty(int(size), dtype=torch.uint8, device="cpu")
             )
             self._control.broadcast(data, root)
             got.append(data)

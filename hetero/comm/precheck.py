@@ -27,7 +27,7 @@ def agree(wire: GroupWire, ranks: Sequence[int], call: str) -> None:
         CollectiveMismatch: they differ; every rank raises it.
     """
     own = _pack(call)
-    every = torch.empty(len(ranks) * _WIDTH, dtype=torch.uint8)
+    every = torch.empty(len(ranks) * _WIDTH, dtype=torch.uint8, device="cpu")
     wire.all_gather(every, torch.frombuffer(own, dtype=torch.uint8))
     got = every.numpy().tobytes()
     if got != bytes(own) * len(ranks):
@@ -44,8 +44,8 @@ def agree_splits(
         CollectiveMismatch: it is not; every rank raises it.
     """
     size = len(ranks)
-    every = torch.empty(size * 2 * size, dtype=torch.int64)
-    wire.all_gather(every, torch.tensor([*in_splits, *out_splits], dtype=torch.int64))
+    every = torch.empty(size * 2 * size, dtype=torch.int64, device="cpu")
+    wire.all_gather(every, torch.tensor([*in_splits, *out_splits], dtype=torch.int64, device="cpu"))
     table = every.view(size, 2, size)
     if not torch.equal(table[:, 0], table[:, 1].T):
         sides = zip(ranks, table.tolist())
@@ -63,7 +63,7 @@ def agree_pairwise(
         CollectiveMismatch: sender and receiver describe the message differently.
     """
     mine = [(text, peer) for text, peer in (*sends, *recvs)]
-    theirs = [torch.empty(_WIDTH, dtype=torch.uint8) for _ in mine]
+    theirs = [torch.empty(_WIDTH, dtype=torch.uint8, device="cpu") for _ in mine]
     # The tag keeps a pair's two directions apart: what a rank sends is answered by what its peer receives.
     outgoing, incoming = 1, 2
     tags = [outgoing] * len(sends) + [incoming] * len(recvs)

@@ -105,11 +105,10 @@ def _connect(job: Job, place: Place, store: dist.Store) -> Communicator:
 
 def _device(spec: str | torch.device | Device | None, place: Place | None) -> Device:
     found = hetero.device(spec)
-    indexed = (
-        isinstance(spec, Device)
-        or (isinstance(spec, str) and ":" in spec)
-        or getattr(spec, "index", None) is not None
-    )
+    if isinstance(spec, str):
+        indexed = ":" in spec
+    else:
+        indexed = spec is not None and spec.index is not None
     if found.type == "cpu":
         return found
     if place is not None and not indexed:

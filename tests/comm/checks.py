@@ -27,11 +27,16 @@ ANY = (*FLOATS, *INTEGERS, torch.bool, torch.complex64, torch.float8_e4m3fn)
 
 
 def value(rank: int, shape: tuple[int, ...], dtype: torch.dtype, salt: int = 0) -> Tensor:
-    """What ``rank`` contributes: known to every rank, so that each computes the expected result itself."""
-    g = torch.Generator().manual_seed(1000 * salt + rank)
+    """What ``rank`` contributes: known to every rank, so that each computes the expected result itself.
+
+    Made on the CPU, whose numbers are the same everywhere, and moved to the default device.
+    """
+    g = torch.Generator("cpu").manual_seed(1000 * salt + rank)
     if dtype.is_floating_point or dtype.is_complex:
-        return torch.randn(shape, generator=g, dtype=torch.float64).to(dtype)
-    return torch.randint(0, 4, shape, generator=g).to(dtype)
+        made = torch.randn(shape, generator=g, dtype=torch.float64, device="cpu").to(dtype)
+    else:
+        made = torch.randint(0, 4, shape, generator=g, device="cpu").to(dtype)
+    return made.to(torch.get_default_device())
 
 
 def values(c: Communicator, shape: tuple[int, ...], dtype: torch.dtype, salt: int = 0) -> list[Tensor]:
@@ -39,8 +44,9 @@ def values(c: Communicator, shape: tuple[int, ...], dtype: torch.dtype, salt: in
 
 
 def reduced(parts: list[Tensor], op: str) -> Tensor:
-    """The reduction in float64 or int64, rounded once to the dtype of the parts."""
-    wide = torch.stack(parts).to(torch.float64 if parts[0].is_floating_point() else torch.int64)
+    """The reduction in float64 or int64, rounded once to the dtype of the parts; on the CPU."""
+    whole = torch.stack([part.cpu() for part in parts])
+    wide = whole.to(torch.float64 if whole.is_floating_point() else torch.int64)
     fold = {"sum": wide.sum(0), "avg": wide.sum(0) / len(parts), "product": wide.prod(0)}
     if wide.numel() or op in fold:
         fold |= {"min": wide.amin(0), "max": wide.amax(0)} if len(parts) else {}
@@ -51,13 +57,14 @@ def same(got: Tensor, want: Tensor) -> None:
     """Equal but for the order of a float sum: within a few roundings of the dtype."""
     ulps = {torch.float64: 1e-14, torch.float32: 1e-6, torch.bfloat16: 8e-3, torch.float16: 1e-3}
     tolerance = ulps.get(want.dtype, 0)
-    torch.testing.assert_close(got, want, rtol=tolerance, atol=tolerance)
+    torch.testing.assert_close(got.cpu(), want.cpu(), rtol=tolerance, atol=tolerance)
 
 
 def equal(got: Tensor, want: Tensor) -> None:
     """The same bits."""
     assert got.dtype == want.dtype and got.shape == want.shape, (got.dtype, got.shape, want.dtype, want.shape)
-    assert got.contiguous().view(-1).view(torch.uint8).equal(want.contiguous().view(-1).view(torch.uint8))
+    ours, theirs = (t.cpu().contiguous().view(-1).view(torch.uint8) for t in (got, want))
+    assert ours.equal(theirs)
 
 
 # -- reductions
@@ -442,10 +449,14 @@ TOGETHER = (
 )
 
 
-def run_together() -> dict[str, str]:
-    """In a spawned rank: every check, with what it raised or an empty text. Stops at the first that fails."""
+def run_together(device: str | None = None) -> dict[str, str]:
+    """In a spawned rank: every check, with what it raised or an empty text. Stops at the first that fails.
+
+    On a ``device``, tensors are made there by default.
+    """
     results = {}
-    with hetero.comm.init(timeout=60) as c:
+    with hetero.comm.init(device, timeout=60) as c:
+        torch.set_default_device(c.device.torch)
         for check in TOGETHER:
             results[check.__name__] = ""
             try:

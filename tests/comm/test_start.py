@@ -3,13 +3,15 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 import torch.distributed as dist
 
 import hetero
-from hetero.comm import CommError
+from hetero.comm import CommError, start
+from hetero.comm.environment import Place
 from tests.multiprocess import free_port, spawn
 
 
@@ -60,6 +62,28 @@ def test_no_launcher_means_no_socket_and_no_group(monkeypatch: pytest.MonkeyPatc
     with hetero.comm.init("cpu") as comm:
         assert comm.group is None and not dist.is_initialized()
         comm.barrier()
+
+
+@pytest.mark.parametrize(
+    ("spec", "index"),
+    [(None, 1), ("chip", 1), ("chip:0", 0), (torch.device("meta"), 1), (torch.device("meta", 2), 2)],
+)
+def test_the_local_rank_is_the_index_unless_one_was_given(
+    monkeypatch: pytest.MonkeyPatch, spec: str | torch.device | None, index: int
+) -> None:
+    chosen = []
+
+    class Module:
+        set_device = staticmethod(chosen.append)
+
+    def device(spec: object) -> SimpleNamespace:
+        text = str(spec)
+        number = int(text.rpartition(":")[2]) if ":" in text else 0
+        return SimpleNamespace(type="chip", vendor="chip", index=number, module=Module)
+
+    monkeypatch.setattr(hetero, "device", device)
+    assert start._device(spec, Place(5, 8, 1, "localhost", 1)).index == index
+    assert chosen == [index]
 
 
 def test_a_device_that_is_not_there_is_named_before_any_rendezvous(monkeypatch: pytest.MonkeyPatch) -> None:
