@@ -67,6 +67,7 @@ def target(npu: torch_npu.TorchNpu) -> build.Target:
                 flags=("-std=c++20",),
                 links=("-lascendcl",),
                 torch=True,
+                precompiled="opapi/operator.h",
                 **common,
             ),
             build.Library(

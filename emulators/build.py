@@ -17,6 +17,8 @@ import shlex
 import subprocess
 import sys
 import sysconfig
+import tempfile
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +29,8 @@ from hetero.errors import EmulatorError
 
 #: Memory that compiling one source against torch may take.
 _JOB_BYTES = 1 << 30
+#: Sources from which on a precompiled header saves more than it costs.
+_WORTH_PRECOMPILING = 4
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,7 @@ class Library:
         aliases: other names for the same file.
         torch: compiled and linked against the installed torch.
         python: a Python extension module (pybind11's headers come with torch).
+        precompiled: a header that all sources include first and that is slow to read (torch's are).
     """
 
     name: str
@@ -54,6 +59,7 @@ class Library:
     aliases: tuple[str, ...] = ()
     torch: bool = False
     python: bool = False
+    precompiled: str = ""
 
 
 @dataclass(frozen=True)
@@ -177,21 +183,41 @@ class _Plan:
 
     def run(self, warnings: bool) -> None:
         self.objects.mkdir(exist_ok=True)
-        missing = [o for _, objects in self.steps for o in objects if not o.file.exists()]
-        with Progress(f"building {self.target.about}", len(missing) + len(self.steps)) as progress:
-            for said in _parallel([functools.partial(_compile, o) for o in missing], progress):
-                if said and warnings:
-                    print(said, file=sys.stderr)
-            with cache.publish(self.folder) as made:
-                lib = made / "lib64"
-                lib.mkdir()
-                for library, objects in self.steps:
-                    self._link(library, objects, lib)
-                    progress.advance()
-                for name, text in (*self.target.files, ("build.json", self._facts())):
-                    path = made / name
-                    path.parent.mkdir(parents=True, exist_ok=True)
-                    path.mkdir() if text is None else path.write_text(text, encoding="utf-8")
+        with tempfile.TemporaryDirectory(prefix=".new-", dir=self.objects.parent) as scratch:
+            tasks = self._compilations(Path(scratch))
+            progress = Progress(f"building {self.target.about}", len(tasks) + len(self.steps))
+            with progress:
+                for said in _parallel(tasks, progress):
+                    if said and warnings:
+                        print(said, file=sys.stderr)
+                self._publish(progress)
+
+    def _compilations(self, scratch: Path) -> list[Callable[[], str]]:
+        """What is to be compiled; what waits for a precompiled header comes last."""
+        first: list[Callable[[], str]] = []
+        middle: list[Callable[[], str]] = []
+        last: list[Callable[[], str]] = []
+        for library, objects in self.steps:
+            missing = [o for o in objects if not o.file.exists()]
+            if library.precompiled and len(missing) >= _WORTH_PRECOMPILING and not self.compiler.clang:
+                header = _Header(self.target.root / library.precompiled, missing[0].command, scratch)
+                first.append(header.make)
+                last += [functools.partial(_compile, o, header) for o in missing]
+            else:
+                middle += [functools.partial(_compile, o) for o in missing]
+        return first + middle + last
+
+    def _publish(self, progress: Progress) -> None:
+        with cache.publish(self.folder) as made:
+            lib = made / "lib64"
+            lib.mkdir()
+            for library, objects in self.steps:
+                self._link(library, objects, lib)
+                progress.advance()
+            for name, text in (*self.target.files, ("build.json", self._facts())):
+                path = made / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.mkdir() if text is None else path.write_text(text, encoding="utf-8")
 
     def _link(self, library: Library, objects: list[_Object], lib: Path) -> None:
         torch = toolchain.torch_libraries(library.python) if library.torch else ()
@@ -214,10 +240,34 @@ class _Plan:
         return json.dumps(facts, indent=2) + "\n"
 
 
-def _compile(one: _Object) -> str:
+class _Header:
+    """A precompiled header, for the time of one build: it is large."""
+
+    def __init__(self, header: Path, command: Sequence[str], scratch: Path) -> None:
+        self._file = scratch / f"{header.stem}.precompiled.h"
+        self._file.write_text(f'#include "{header}"\n', encoding="utf-8")
+        self._command = [*command, "-x", "c++-header", str(self._file), "-o", f"{self._file}.gch"]
+        self._made = threading.Event()
+
+    def make(self) -> str:
+        try:
+            return _run(self._command, f"compiling {self._file.name}")
+        finally:
+            self._made.set()
+
+    def flags(self) -> tuple[str, str]:
+        """Compiler flags that use it; waits until it is there."""
+        self._made.wait()
+        return "-include", str(self._file)
+
+
+def _compile(one: _Object, header: _Header | None = None) -> str:
+    more = () if header is None else header.flags()
     temporary = one.file.with_suffix(f".{os.getpid()}.tmp.o")
     try:
-        said = _run([*one.command, "-c", str(one.source), "-o", str(temporary)], f"compiling {one.source}")
+        said = _run(
+            [*one.command, *more, "-c", str(one.source), "-o", str(temporary)], f"compiling {one.source}"
+        )
         temporary.rename(one.file)
     finally:
         temporary.unlink(missing_ok=True)

@@ -22,6 +22,10 @@ class Compiler:
     command: tuple[str, ...]
     version: str
 
+    @property
+    def clang(self) -> bool:
+        return "clang" in self.version
+
 
 @functools.cache
 def compiler() -> Compiler:
