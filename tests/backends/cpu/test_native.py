@@ -80,9 +80,13 @@ def test_without_the_module_one_warning_and_no_implementations(monkeypatch: pyte
         native.load.cache_clear()
 
 
+#: Plain torch on the CPU: products that torch's own libraries are best at, and moves of memory.
+PLAIN = {"attention", "attention_varlen", "grouped_matmul", "moe_permute", "moe_unpermute"}
+
+
 def test_every_op_is_implemented_and_loads(kernels: ModuleType) -> None:
     impls = {i.op: i for i in ops.impls()}
-    assert set(impls) == set(registry.ops())
+    assert set(impls) == set(registry.ops()) - PLAIN
     for impl in impls.values():
         assert callable(impl.load("forward"))
         if registry.op(impl.op).backward is not None:
