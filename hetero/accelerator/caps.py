@@ -76,6 +76,8 @@ class Caps:
     compile_backend: Cap = UNKNOWN
     #: Scatter and index-add give the same bits every time under deterministic mode.
     deterministic_scatter: Cap = UNKNOWN
+    #: ``value``: cores that kernels spread over (streaming multiprocessors, vector cores).
+    cores: Cap = UNKNOWN
     #: ``value``: bytes of shared memory (or unified buffer) a block or core may use.
     max_shared_bytes: Cap = UNKNOWN
     #: ``value``: lanes that run in lockstep.

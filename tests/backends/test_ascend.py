@@ -3,7 +3,8 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from hetero.backends.ascend import backend
+from hetero.backends import ascend
+from hetero.backends.ascend import backend, set_defaults
 
 
 @pytest.fixture
@@ -46,12 +47,28 @@ def test_capabilities_and_peaks_of_a_910b3(npu):
     assert caps.peak("int8").unit == "OP/s" and caps.peak("memory").value == pytest.approx(1.6 * 2**40)
 
 
+@pytest.mark.parametrize(
+    ("name", "cores"),
+    [
+        ("Ascend910B1", 48),
+        ("Ascend910B4-1", 40),
+        ("Ascend910_9391", 48),
+        ("Ascend910_9372", 40),
+        ("Ascend910_9363", None),
+    ],
+)
+def test_cores_by_the_exact_soc_name(npu, name, cores):
+    npu(name)
+    assert backend.caps(0).cores.value == cores
+
+
 def test_two_bins_of_910b4_have_different_memory_so_it_is_unknown(npu):
     npu("Ascend910B4")
     assert not backend.caps(0).peak("memory") and backend.caps(0).peak("bf16")
 
 
 def test_loading_sets_what_training_needs(monkeypatch):
+    monkeypatch.setattr(ascend.os, "environ", env := {})
     calls = {}
     package = ModuleType("torch_npu")
     package.npu = SimpleNamespace(
@@ -60,6 +77,27 @@ def test_loading_sets_what_training_needs(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch_npu", package)
     backend.load()
     assert calls == {"jit_compile": False} and package.npu.config.allow_internal_format is False
+    assert (
+        env["HCCL_CONNECT_TIMEOUT"] == "600" and env["PYTORCH_NPU_ALLOC_CONF"] == "expandable_segments:True"
+    )
+
+
+def test_what_the_user_has_set_is_left_alone():
+    mine = {"HCCL_CONNECT_TIMEOUT": "7", "PYTORCH_NPU_ALLOC_CONF": "max_split_size_mb:64"}
+    env = dict(mine)
+    set_defaults(env)
+    assert env == mine
+
+
+def test_the_allocator_is_never_configured_under_both_names(monkeypatch):
+    """torch_npu ends the process where both are set."""
+    env = {"PYTORCH_ALLOC_CONF": "max_split_size_mb:64"}
+    set_defaults(env)
+    assert "PYTORCH_NPU_ALLOC_CONF" not in env
+    monkeypatch.setattr(ascend.os, "environ", env)
+    assert "PYTORCH_NPU_ALLOC_CONF" not in backend.launch_env()
+    monkeypatch.setattr(ascend.os, "environ", {})
+    assert "PYTORCH_NPU_ALLOC_CONF" in backend.launch_env()
 
 
 def test_collectives():
