@@ -104,7 +104,8 @@ class _Run:
             eps=recipe.adam_epsilon,
             weight_decay=recipe.weight_decay,
         )
-        self.source = Windows(self.examples, self._sampler(), recipe.gradient_accumulation_steps)
+        shape = self.algorithm.windows(recipe)
+        self.source = Windows(self.examples, self._sampler(shape.rows), shape.lists, shape.repeats)
         self.total = (
             recipe.max_steps
             if recipe.max_steps > 0
@@ -115,11 +116,11 @@ class _Run:
         self.algorithm.begin(self.engine, splits)
         self.checkpointer = self._checkpointer()
 
-    def _sampler(self) -> Sampler:
+    def _sampler(self, rows: int) -> Sampler:
         recipe, comm = self.recipe, self.comm
         return Sampler(
             len(self.examples),
-            recipe.per_device_train_batch_size,
+            rows,
             rank=comm.rank,
             world_size=comm.world_size,
             shuffle=recipe.shuffle_dataset,

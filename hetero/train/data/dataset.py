@@ -166,7 +166,7 @@ class Sequences:
         self._labels.extend(done.labels)
         self._offsets.append(len(self._ids))
         report.tokens += len(done.input_ids)
-        report.label_tokens += done.trained
+        report.label_tokens = (report.label_tokens or 0) + done.trained
         report.longest = max(report.longest, len(done.input_ids))
 
     def dataset(self) -> EncodedDataset:

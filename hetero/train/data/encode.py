@@ -123,7 +123,7 @@ class Encoder:
 
     def _chat(self, rendering: Rendering) -> Encoded:
         ids, ranges = self._template_ids(rendering.text, rendering.spans)
-        start = 0 if rendering.prompt is None else self._common(self._ids(rendering.prompt), ids)
+        start = 0 if rendering.prompt is None else self._common(self.ids(rendering.prompt), ids)
         if rendering.spans is None:
             if rendering.prompt is not None:
                 self.notes["no_stop"] += not self._stops.intersection(ids[start:])
@@ -135,12 +135,12 @@ class Encoder:
         return Encoded(ids, labels)
 
     def _plain(self, example: Plain) -> Encoded:
-        ids = self._text_ids(example.text)
+        ids = self.text_ids(example.text)
         if ids[-1:] != [self.tokenizer.eos_token_id]:
             ids.append(self.tokenizer.eos_token_id)
         if example.prompt is None or self.completion_only is False:
             return Encoded(ids, list(ids))
-        start = self._common(self._text_ids(example.prompt), ids)
+        start = self._common(self.text_ids(example.prompt), ids)
         return Encoded(ids, [IGNORE] * start + ids[start:])
 
     def _common(self, prompt: list[int], ids: list[int]) -> int:
@@ -149,10 +149,11 @@ class Encoder:
         self.notes["merged"] += same < len(prompt)
         return same
 
-    def _ids(self, text: str) -> list[int]:
+    def ids(self, text: str) -> list[int]:
+        """Ids of text that a template wrote: no special tokens are added."""
         return self.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
 
-    def _text_ids(self, text: str) -> list[int]:
+    def text_ids(self, text: str) -> list[int]:
         """Ids of text that no template wrote, with the special tokens that the tokenizer adds, once."""
         ids = list(self.tokenizer(text, verbose=False)["input_ids"])
         bos, eos = self.tokenizer.bos_token_id, self.tokenizer.eos_token_id
@@ -165,10 +166,10 @@ class Encoder:
     def _template_ids(self, text: str, spans: list[Span] | None) -> tuple[list[int], list[Span]]:
         """Ids of templated text, and the token range of each character range."""
         if spans is None:
-            return self._ids(text), []
+            return self.ids(text), []
         if not self.tokenizer.is_fast:
-            ids = self._ids(text)
-            cut = [[self._common(self._ids(text[:end]), ids) for end in span] for span in spans]
+            ids = self.ids(text)
+            cut = [[self._common(self.ids(text[:end]), ids) for end in span] for span in spans]
             return ids, [(first, last) for first, last in cut]
         out = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
         starts = [start for start, _ in out["offset_mapping"]]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 @dataclass
 class EncodeReport:
-    """Counts of one dataset. `tokens` and `label_tokens` are of one epoch, after truncation.
+    """Counts of one dataset. `tokens` are of one epoch, after truncation.
 
     Attributes:
         name, split: where the rows came from.
@@ -16,6 +16,7 @@ class EncodeReport:
         total: rows read; `kept` of them became examples.
         truncated: kept examples that were cut to `max_length`.
         dropped: reason -> number of rows; `first_dropped` has the place of the first one of each reason.
+        label_tokens: of those, the ones trained on; None for prompts, which are not.
         packed_rows: rows after packing; None without packing.
         warnings: sentences for the user.
     """
@@ -30,7 +31,7 @@ class EncodeReport:
     dropped: Counter[str] = field(default_factory=Counter)
     first_dropped: dict[str, str] = field(default_factory=dict)
     tokens: int = 0
-    label_tokens: int = 0
+    label_tokens: int | None = 0
     longest: int = 0
     packed_rows: int | None = None
     warnings: list[str] = field(default_factory=list)
@@ -49,9 +50,10 @@ class EncodeReport:
 
     def summary(self) -> str:
         """A few lines for a person."""
+        trained = "" if self.label_tokens is None else f", {self.label_tokens:,} of them trained on"
         lines = [
-            f"{self.split}: {self.kept} of {self.total} rows of {self.name}; {self.tokens:,} tokens, "
-            f"{self.label_tokens:,} of them trained on; longest {self.longest}"
+            f"{self.split}: {self.kept} of {self.total} rows of {self.name}; {self.tokens:,} tokens{trained}; "
+            f"longest {self.longest}"
         ]
         if self.truncated:
             lines.append(f"  {self.truncated} rows cut to max_length {self.max_length}")

@@ -11,6 +11,8 @@ from typing import Any
 _SHOWN = (
     ("loss", "loss", ".4f"),
     ("eval_loss", "eval_loss", ".4f"),
+    ("reward", "reward", ".3f"),
+    ("eval_reward", "eval_reward", ".3f"),
     ("grad_norm", "grad_norm", ".3g"),
     ("learning_rate", "lr", ".3g"),
     ("tokens_per_second", "tok/s", ",.0f"),
@@ -21,7 +23,7 @@ _SHOWN = (
 
 
 #: Those that fit beside a bar in 80 columns.
-_BESIDE_THE_BAR = ("loss", "eval_loss", "tokens_per_second")
+_BESIDE_THE_BAR = ("loss", "eval_loss", "reward", "tokens_per_second")
 
 
 def describe(row: dict[str, Any], keys: Collection[str] | None = None) -> str:

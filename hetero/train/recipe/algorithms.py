@@ -17,11 +17,13 @@ LOSSES: dict[str, tuple[str, ...]] = {
     "dpo": (*WITH_REFERENCE, *WITHOUT_REFERENCE, "sft"),
     "kto": ("kto", "apo_zero_unpaired"),
     "rm": (),
+    "grpo": ("dapo", "grpo", "bnpo", "dr_grpo", "luspo", "cispo", "sapo", "vespo"),
 }
 DEFAULTS: dict[str, dict[str, Any]] = {
     "dpo": {"learning_rate": 1e-6},
     "kto": {"learning_rate": 1e-6},
     "rm": {"learning_rate": 1e-4},
+    "grpo": {"learning_rate": 1e-6, "beta": 0.0, "disable_dropout": False},
 }
 SMOOTHED = ("sigmoid", "robust", "exo_pair", "aot", "aot_unpaired", "cpo", "simpo")
 
@@ -49,6 +51,10 @@ def problems(recipe: Any) -> list[tuple[str, str]]:
         found.append(
             ("loss_type", f"{recipe.algorithm} has no loss {strange[0]!r}; it has: {', '.join(known)}")
         )
+    if recipe.algorithm in ("dpo", "kto") and not recipe.beta:
+        found.append(("beta", f"must be above 0 for {recipe.algorithm}"))
+    if recipe.algorithm == "grpo":
+        found += _rollouts(recipe)
     if recipe.algorithm != "dpo":
         if len(names) > 1:
             found.append(("loss_type", f"{recipe.algorithm} has one loss at a time, not {len(names)}"))
@@ -88,4 +94,27 @@ def _reference(recipe: Any, names: set[str]) -> list[tuple[str, str]]:
         ):
             if getattr(recipe, key):
                 found.append(("sync_ref_model", f"does not go with {key}: {why}"))
+    return found
+
+
+def _rollouts(recipe: Any) -> list[tuple[str, str]]:
+    found = []
+    completions = recipe.per_device_train_batch_size * recipe.gradient_accumulation_steps
+    if completions % recipe.num_generations:
+        found.append(
+            (
+                "num_generations",
+                f"{recipe.num_generations} completions a prompt do not fill a step of {completions} "
+                "(per_device_train_batch_size x gradient_accumulation_steps) evenly",
+            )
+        )
+    if not recipe.reward_funcs:
+        found.append(("reward_funcs", "name at least one reward function"))
+    elif recipe.reward_weights is not None and len(recipe.reward_weights) != len(recipe.reward_funcs):
+        count = len(recipe.reward_weights)
+        found.append(("reward_weights", f"{count} weights for {len(recipe.reward_funcs)} reward_funcs"))
+    if recipe.advantage_estimator != "group" and recipe.scale_rewards != "group":
+        found.append(("scale_rewards", f"has no effect on {recipe.advantage_estimator} advantages"))
+    if recipe.temperature == 0:
+        found.append(("temperature", "must be above 0: at 0 all completions of a prompt are the same"))
     return found

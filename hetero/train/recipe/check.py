@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from hetero.train.recipe import algorithms
-from hetero.train.recipe.model import DEPENDS, Recipe
+from hetero.train.recipe.depends import DEPENDS
+from hetero.train.recipe.model import Recipe
 from hetero.train.recipe.source import Entry
 from hetero.train.recipe.values import plain
 
@@ -40,6 +41,8 @@ def resolve(recipe: Recipe, chosen: dict[str, Entry], path: Path, problems: list
     for key in ("dataset_name", "eval_dataset_name"):
         if getattr(recipe, key) is not None:
             changes[key] = finder.dataset(key, getattr(recipe, key))
+    if recipe.reward_funcs is not None:
+        changes["reward_funcs"] = [finder.function("reward_funcs", name) for name in recipe.reward_funcs]
     if recipe.chat_template_path is not None:
         changes["chat_template_path"] = finder.existing(
             "chat_template_path", recipe.chat_template_path, "template file"
@@ -148,6 +151,13 @@ class _Finder:
             self.problems.append(self._absent(key, name, path, what))
             return name
         return str(path.resolve())
+
+    def function(self, key: str, name: str) -> str:
+        """`file.py:function` with the file's whole path; another name as it is, the loader will tell."""
+        file, colon, function = name.rpartition(":")
+        if not (colon and file.endswith(".py")):
+            return name
+        return f"{self.existing(key, file, 'Python file')}:{function}"
 
     def dataset(self, key: str, name: str) -> str:
         if name.startswith(BUILTIN):

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from hetero.errors import RecipeError
 from hetero.train.recipe import check
+from hetero.train.recipe.depends import DEPENDS
 from hetero.train.recipe.model import Recipe
 from hetero.train.recipe.source import Entry, parse, parse_override, read_file
 from hetero.train.recipe.values import expected, given, plain
@@ -133,7 +134,7 @@ def _drop_overridden(chosen: dict[str, Entry]) -> None:
     for first, second, _ in CONFLICTS:
         if first in chosen and second in chosen and chosen[first].override != chosen[second].override:
             del chosen[second if chosen[first].override else first]
-    for key, (other, wanted) in check.DEPENDS.items():
+    for key, (other, wanted) in DEPENDS.items():
         ruled_out = other in chosen and chosen[other].override and chosen[other].value not in wanted
         if ruled_out and key in chosen and not chosen[key].override:
             del chosen[key]

@@ -11,40 +11,8 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from hetero.train.recipe.algorithms import with_defaults
+from hetero.train.recipe.depends import DEPENDS
 from hetero.train.recipe.values import Flag, Names, Numbers, Real, Reporters, Whole
-
-# Keys that only mean something while another key holds one of the given values.
-DEPENDS: dict[str, tuple[str, tuple[Any, ...]]] = {
-    "lora_r": ("use_peft", (True,)),
-    "lora_alpha": ("use_peft", (True,)),
-    "lora_dropout": ("use_peft", (True,)),
-    "lora_target_modules": ("use_peft", (True,)),
-    "lora_modules_to_save": ("use_peft", (True,)),
-    "packing": ("algorithm", ("sft",)),
-    "packing_strategy": ("packing", (True,)),
-    "completion_only_loss": ("algorithm", ("sft",)),
-    "assistant_only_loss": ("algorithm", ("sft",)),
-    "loss_type": ("algorithm", ("sft", "dpo", "kto")),
-    "beta": ("algorithm", ("dpo", "kto")),
-    "disable_dropout": ("algorithm", ("dpo", "kto", "rm")),
-    "ref_model_name_or_path": ("algorithm", ("dpo", "kto")),
-    "precompute_ref_log_probs": ("algorithm", ("dpo", "kto")),
-    "precompute_ref_batch_size": ("precompute_ref_log_probs", (True,)),
-    "ref_cache_dir": ("precompute_ref_log_probs", (True,)),
-    "loss_weights": ("algorithm", ("dpo",)),
-    "label_smoothing": ("algorithm", ("dpo",)),
-    "f_divergence_type": ("algorithm", ("dpo",)),
-    "f_alpha_divergence_coef": ("f_divergence_type", ("alpha_divergence",)),
-    "discopop_tau": ("algorithm", ("dpo",)),
-    "simpo_gamma": ("algorithm", ("dpo",)),
-    "ld_alpha": ("algorithm", ("dpo",)),
-    "sync_ref_model": ("algorithm", ("dpo",)),
-    "ref_model_mixup_alpha": ("sync_ref_model", (True,)),
-    "ref_model_sync_steps": ("sync_ref_model", (True,)),
-    "desirable_weight": ("algorithm", ("kto",)),
-    "undesirable_weight": ("algorithm", ("kto",)),
-    "center_rewards_coefficient": ("algorithm", ("rm",)),
-}
 
 
 def _key(section: str, default: Any, description: str, **constraints: Any) -> Any:
@@ -60,11 +28,11 @@ class Recipe(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     # --- what to do
-    algorithm: Literal["sft", "dpo", "kto", "rm"] = _key(
+    algorithm: Literal["sft", "dpo", "kto", "rm", "grpo"] = _key(
         "Run",
         "sft",
         "`sft`: supervised fine-tuning. `dpo`: from pairs of answers, with the whole DPO family. `kto`: from answers "
-        "that are good or bad. `rm`: a reward model.",
+        "that are good or bad. `rm`: a reward model. `grpo`: from completions that reward functions score.",
     )
     output_dir: str = _key(
         "Run",
@@ -205,7 +173,8 @@ class Recipe(BaseModel):
         "Training",
         None,
         "`sft`: `nll` is cross-entropy, `dft` each token's loss times its own probability. `dpo`: one loss or several, "
-        "listed in training.md. `kto`: `kto` or `apo_zero_unpaired`. Left out: `nll`, `sigmoid`, `kto`.",
+        "`grpo`: how tokens are weighed and summed, both listed in training.md. `kto`: `kto` or `apo_zero_unpaired`. "
+        "Left out: `nll`, `sigmoid`, `kto`, `dapo`.",
         examples=[["sigmoid", "sft"]],
     )
     neftune_noise_alpha: Real | None = _key(
@@ -214,7 +183,10 @@ class Recipe(BaseModel):
 
     # --- preferences
     beta: Real = _key(
-        "Preferences", 0.1, "How much the reference holds: strength of the KL penalty (IPO's tau).", gt=0
+        "Preferences",
+        0.1,
+        "How much the reference holds: strength of the KL penalty (IPO's tau); left out: 0 for `grpo`.",
+        ge=0,
     )
     loss_weights: Numbers | None = _key(
         "Preferences",
@@ -265,6 +237,71 @@ class Recipe(BaseModel):
     center_rewards_coefficient: Real | None = _key(
         "Preferences", None, "Reward model: penalty on rewards whose mean is not 0; 0.01 is usual.", ge=0
     )
+
+    # --- rollouts
+    num_generations: Whole = _key(
+        "Rollouts", 8, "Completions of each prompt, which are compared with each other.", ge=2
+    )
+    max_prompt_length: Whole | None = _key("Rollouts", None, "Longer prompts are left out.", ge=1)
+    max_completion_length: Whole = _key("Rollouts", 512, "Longest completion in tokens.", ge=1)
+    temperature: Real = _key("Rollouts", 1.0, "Of the sampling; logits are divided by it.", ge=0)
+    top_p: Real = _key(
+        "Rollouts", 1.0, "Sample from the likeliest tokens of this total probability.", gt=0, le=1
+    )
+    top_k: Whole = _key("Rollouts", 0, "Sample from the k likeliest tokens; 0: all.", ge=0)
+    min_p: Real = _key(
+        "Rollouts", 0.0, "Sample from tokens with this share of the likeliest one's probability.", ge=0, le=1
+    )
+    repetition_penalty: Real = _key(
+        "Rollouts", 1.0, "Above 1: tokens that were there before are less likely.", gt=0
+    )
+    rollout_batch_size: Whole = _key("Rollouts", 32, "Completions that are decoded together.", ge=1)
+    reward_funcs: Names | None = _key(
+        "Rollouts",
+        None,
+        "Reward functions: builtin names, `package.module:function`, or `file.py:function` (relative to the "
+        "recipe), with TRL's signature.",
+        examples=[["think_format", "rewards.py:correct"]],
+    )
+    reward_weights: Numbers | None = _key("Rollouts", None, "Weights of the rewards; 1 each when left out.")
+    reward_errors: Literal["raise", "skip"] = _key(
+        "Rollouts", "raise", "A reward function that fails ends the run, or is left out for that step."
+    )
+    advantage_estimator: Literal["group", "leave_one_out", "gdpo"] = _key(
+        "Rollouts",
+        "group",
+        "`group`: GRPO, relative to the group's mean. `leave_one_out`: RLOO. `gdpo`: each reward by itself.",
+    )
+    scale_rewards: Literal["group", "batch", "none"] = _key(
+        "Rollouts",
+        "group",
+        "What an advantage is divided by: the rewards' spread in the group, the batch, or nothing.",
+    )
+    num_iterations: Whole = _key("Rollouts", 1, "Steps that each completion is used for.", ge=1)
+    importance_sampling_level: Literal["token", "sequence"] = _key(
+        "Rollouts", "token", "Ratios of tokens, or of whole sequences (GSPO)."
+    )
+    epsilon: Real = _key("Rollouts", 0.2, "Clipping: ratios below 1 - epsilon ...", gt=0)
+    epsilon_high: Real | None = _key(
+        "Rollouts", None, "... and above 1 + this (`cispo`: above this); epsilon when left out.", gt=0
+    )
+    delta: Real | None = _key(
+        "Rollouts", None, "Upper bound of the ratio where the advantage is negative.", gt=1
+    )
+    dual_clip: Real | None = _key(
+        "Rollouts", None, "Bound of the loss of bad tokens, in units of the advantage; 3 is usual.", gt=1
+    )
+    mask_truncated_completions: Flag = _key(
+        "Rollouts", False, "Leave completions without an end out of the loss."
+    )
+    top_entropy_quantile: Real = _key(
+        "Rollouts", 1.0, "Train on this share of the tokens, those of the highest entropy.", gt=0, le=1
+    )
+    entropy_coef: Real = _key("Rollouts", 0.0, "Weight of the mean entropy, which is raised.", ge=0)
+    kl_estimator: Literal["k1", "k2", "k3"] = _key(
+        "Rollouts", "k3", "Estimate of the divergence in the loss."
+    )
+    use_bias_correction_kl: Flag = _key("Rollouts", True, "Multiply that estimate by the ratio.")
 
     # --- evaluation, logging, saving
     per_device_eval_batch_size: Whole = _key(

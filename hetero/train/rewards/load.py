@@ -14,12 +14,11 @@ from hetero.train.rewards import builtin
 RewardFunction = Callable[..., Any]
 
 
-def load(name: str, folder: Path) -> RewardFunction:
+def load(name: str) -> RewardFunction:
     """The function that ``name`` stands for.
 
     Args:
-        name: a builtin's name (:data:`builtin.FUNCTIONS`), ``package.module:function`` or ``file.py:function``; a
-            file is looked for in ``folder``, where the recipe is.
+        name: a builtin's name (:data:`builtin.FUNCTIONS`), ``package.module:function`` or ``file.py:function``.
 
     Raises:
         RecipeError: nothing of that name, a module that cannot be imported, or something that cannot be called.
@@ -32,7 +31,7 @@ def load(name: str, folder: Path) -> RewardFunction:
         raise RecipeError(
             f"reward_funcs: {name!r} is neither a builtin ({known}) nor package.module:function or file.py:function"
         )
-    module = _from_file(folder / place, name) if place.endswith(".py") else _from_package(place, name)
+    module = _from_file(Path(place), name) if place.endswith(".py") else _from_package(place, name)
     found = getattr(module, function, None)
     if found is None:
         raise RecipeError(f"reward_funcs: {place} has no {function!r}")

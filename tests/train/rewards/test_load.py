@@ -12,10 +12,9 @@ from hetero.train.rewards import builtin, load
 
 def test_builtin_package_and_file(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("def best(completions, **_):\n    return [2.0 for _ in completions]\n")
-    assert load("repetition", tmp_path) is builtin.repetition
-    assert load("hetero.train.rewards.builtin:repetition", tmp_path) is builtin.repetition
-    assert load("mine.py:best", tmp_path)(completions=["x"]) == [2.0]
-    assert load(f"{tmp_path / 'mine.py'}:best", Path("/"))(completions=["x"]) == [2.0]
+    assert load("repetition") is builtin.repetition
+    assert load("hetero.train.rewards.builtin:repetition") is builtin.repetition
+    assert load(f"{tmp_path / 'mine.py'}:best")(completions=["x"]) == [2.0]
 
 
 @pytest.mark.parametrize(
@@ -30,7 +29,10 @@ def test_builtin_package_and_file(tmp_path: Path) -> None:
         (":f", "neither a builtin"),
     ],
 )
-def test_errors_name_the_thing(name: str, message: str, tmp_path: Path) -> None:
+def test_errors_name_the_thing(
+    name: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "broken.py").write_text("1 / 0\n")
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(RecipeError, match=message):
-        load(name, tmp_path)
+        load(name)
