@@ -17,6 +17,7 @@ FOLDERS = {
     "hetero": "hetero",
     "hetero.backends": "backends",
     "hetero.emulators": "emulators",
+    "hetero.kernels_ascend": "kernels_ascend",
     "hetero.kernels_triton": "kernels_triton",
 }
 KERNELS = "hetero.backends.cpu._kernels"
@@ -105,6 +106,7 @@ setup(
         "": ["*.toml", "*.json", "*.yaml", "py.typed"],
         "hetero.backends": ["_template/**/*"],
         "hetero.emulators": ["**/*.h", "**/*.cpp"],
+        "hetero.kernels_ascend": ["**/*.h", "**/*.cpp", "**/*.asc", "CMakeLists.txt"],
     },
     ext_modules=[Extension(KERNELS, sources=[], optional=True)],
     cmdclass={"build_ext": CMakeBuild},

@@ -13,7 +13,6 @@ getter calls ``NPUStream::stream()``, which waits for the queue (``MakeSureQueue
 from __future__ import annotations
 
 import importlib
-import os
 from functools import cache
 from types import ModuleType
 from typing import NamedTuple
@@ -95,9 +94,15 @@ def _fits(facts: Facts) -> str | None:
     return None
 
 
+def _emulated() -> bool:
+    from hetero.emulators import running  # only when asked: most processes need none of it
+
+    return running() == "ascend"
+
+
 def _version() -> str | None:
     """Hash of the sources that the kernels are, or would be, built from."""
-    if os.environ.get("HETERO_EMULATE") == "ascend":
+    if _emulated():
         from hetero.emulators import ascendc
 
         return ascendc.source_hash() if ascendc.available() else None
@@ -111,7 +116,7 @@ def _version() -> str | None:
 
 @cache
 def _built() -> ModuleType:
-    if os.environ.get("HETERO_EMULATE") == "ascend":
+    if _emulated():
         from hetero.emulators import ascendc
 
         return ascendc.for_emulated_cann()

@@ -1,0 +1,1 @@
+"""Sources of the AscendC kernels (docs/kernels_ascend.md); there is no Python code here."""
