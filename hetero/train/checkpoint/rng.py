@@ -39,17 +39,21 @@ def capture(device: Device) -> dict[str, Any]:
         "torch": _pack(torch.get_rng_state()),
     }
     if device.type != "cpu":
-        state["device"] = _pack(device.rng_state())
+        state["device"] = {"vendor": device.vendor, "state": _pack(device.rng_state())}
     return state
 
 
 def restore(state: dict[str, Any], device: Device) -> None:
-    """Put back what :func:`capture` returned. Call it last before the first batch: loading draws numbers."""
+    """Put back what :func:`capture` returned. Call it last before the first batch: loading draws numbers.
+
+    A generator of another vendor's device means nothing to this one's, which keeps its seed.
+    """
     version, internal, gauss = state["python"]
     random.setstate((version, tuple(internal), gauss))
     numpy_state = state["numpy"]
     key = np.array(numpy_state["state"]["key"], dtype=np.uint32)
     np.random.set_state({**numpy_state, "state": {**numpy_state["state"], "key": key}})
     torch.set_rng_state(_unpack(state["torch"]))
-    if "device" in state:
-        device.set_rng_state(_unpack(state["device"]))
+    saved = state.get("device")
+    if saved is not None and saved["vendor"] == device.vendor:
+        device.set_rng_state(_unpack(saved["state"]))

@@ -31,11 +31,15 @@ def random(*shape: int, like: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def distance(new: Tensor, old: Tensor) -> float:
-    """The largest difference in units in the last place of the largest old value; NaN counts as infinite."""
+    """The largest difference in units in the last place of the largest old value; NaN counts as infinite.
+
+    It is worked out on the CPU: not every device computes in float64.
+    """
     if new.shape != old.shape or new.dtype != old.dtype:
         return float("inf")
-    unit = torch.finfo(old.dtype).eps * old.detach().abs().max().double().clamp(min=1e-30)
-    worst = float((new.detach().double() - old.detach().double()).abs().max() / unit)
+    a, b = (t.detach().cpu().double() for t in (new, old))
+    unit = torch.finfo(old.dtype).eps * b.abs().max().clamp(min=1e-30)
+    worst = float((a - b).abs().max() / unit)
     return float("inf") if math.isnan(worst) else worst
 
 

@@ -37,3 +37,29 @@ def test_seeds_beyond_32_bits() -> None:
     first = _draw()
     rng.seed_all(2**63 - 1)
     assert _draw() == first
+
+
+def test_the_generator_of_another_vendors_device_is_passed_over() -> None:
+    device = hetero.device("cpu")
+    rng.seed_all(7)
+    state = rng.capture(device) | {"device": {"vendor": "ascend", "state": "AAAA"}}
+    first = _draw()
+    rng.restore(state, device)
+    assert _draw() == first
+
+
+def test_a_devices_own_generator_comes_back() -> None:
+    class Device:
+        type, vendor, state = "npu", "ascend", torch.arange(16, dtype=torch.uint8)
+
+        def rng_state(self):
+            return self.state
+
+        def set_rng_state(self, state):
+            self.state = state
+
+    device = Device()
+    state = json.loads(json.dumps(rng.capture(device)))
+    device.state = None
+    rng.restore(state, device)
+    assert torch.equal(device.state, torch.arange(16, dtype=torch.uint8))
