@@ -40,6 +40,7 @@ _OPS = {
     "swiglu": "ascendc_glu",
     "rope": "ascendc_rope",
     "cross_entropy": "ascendc_loss",
+    "fused_linear_cross_entropy": "ascendc_linear",
     "linear_log_prob": "ascendc_linear",
 }
 

@@ -1,7 +1,7 @@
-"""linear_log_prob: torch's matrix products, a chunk of tokens at a time, around AscendC kernels over rows of logits.
+"""The last linear layer joined to a loss: torch's matrix products around AscendC kernels over rows of logits.
 
-Signatures as declared in hetero.ops. A chunk's logits are overwritten with their gradient, which goes into the next
-matrix products.
+Signatures as declared in hetero.ops. Tokens are taken a chunk at a time; a chunk's logits are overwritten with their
+gradient, which goes into the next matrix products.
 """
 
 from __future__ import annotations
@@ -9,8 +9,41 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from hetero.backends.ascend import ascendc_loss
 from hetero.backends.ascend.ascendc import CODES, kernels, place
 from hetero.ops.definitions import linear_head
+
+
+def fused_linear_cross_entropy(
+    hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, token_scale: Tensor | None,
+    ignore_index: int, label_smoothing: float, z_loss: float, softcap: float, need_hidden: bool, need_weight: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    """``(loss, lse, d_hidden, d_weight, d_bias)``; the gradients are of ``sum(token_scale * loss)``, where given."""
+    loss, lse = (hidden.new_empty(hidden.shape[0], dtype=torch.float32) for _ in range(2))
+    want = token_scale is not None
+    gradients = linear_head.Gradients(hidden, weight, bias, want and need_hidden, want and need_weight)
+    options = (ignore_index, label_smoothing, z_loss, softcap)
+    for part in linear_head.chunks(hidden.shape[0], weight.shape[0]):
+        z = linear_head.logits_of(hidden[part], weight, bias).contiguous()
+        loss[part], lse[part] = ascendc_loss.cross_entropy(z, labels[part], *options)
+        if token_scale is not None and (need_hidden or need_weight):
+            gradients.add(
+                part, ascendc_loss.gradient(z, token_scale[part], z, labels[part], lse[part], *options)
+            )
+    return loss, lse, *gradients.take()
+
+
+def fused_linear_cross_entropy_backward(
+    g_loss: Tensor, hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, lse: Tensor,
+    ignore_index: int, label_smoothing: float, z_loss: float, softcap: float, need_hidden: bool, need_weight: bool,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    """``(d_hidden, d_weight, d_bias)`` for any upstream gradient; the logits are made again."""
+    gradients = linear_head.Gradients(hidden, weight, bias, need_hidden, need_weight)
+    options = (ignore_index, label_smoothing, z_loss, softcap)
+    for part in linear_head.chunks(hidden.shape[0], weight.shape[0]):
+        z = linear_head.logits_of(hidden[part], weight, bias).contiguous()
+        gradients.add(part, ascendc_loss.gradient(z, g_loss[part], z, labels[part], lse[part], *options))
+    return gradients.take()
 
 
 def linear_log_prob(

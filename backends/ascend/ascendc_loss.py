@@ -31,7 +31,14 @@ def cross_entropy_backward(
     z_loss: float, softcap: float,
 ) -> Tensor:  # fmt: skip
     """Gradient by the logits; exactly 0 in ignored rows."""
-    d_logits = like(logits)
+    return gradient(like(logits), g_loss, logits, labels, lse, ignore_index, label_smoothing, z_loss, softcap)
+
+
+def gradient(
+    to: Tensor, g_loss: Tensor, logits: Tensor, labels: Tensor, lse: Tensor, ignore_index: int, label_smoothing: float,
+    z_loss: float, softcap: float,
+) -> Tensor:  # fmt: skip
+    """The same, written to ``to``, which is contiguous and may be ``logits``."""
     if labels.numel():
         x, labels, lse, scale = (
             rows(logits),
@@ -41,6 +48,6 @@ def cross_entropy_backward(
         )
         kernels().cross_entropy(
             place(logits), x.rows, x.width, x.address, x.stride, CODES[logits.dtype], labels.data_ptr(), ignore_index,
-            label_smoothing, z_loss, softcap, scale.data_ptr(), 0, lse.data_ptr(), d_logits.data_ptr(), x.width,
+            label_smoothing, z_loss, softcap, scale.data_ptr(), 0, lse.data_ptr(), to.data_ptr(), x.width,
         )  # fmt: skip
-    return d_logits
+    return to
