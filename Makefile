@@ -2,6 +2,7 @@
 #   make quickstart   fine-tune a real 135M model on the CPU and see it get better
 #   make test         the tests             make test-slow   the long ones too
 #   make bench        benchmarks            make lint        ruff, mypy, device-leak lint
+#   make emulators    fetch and build what emulated devices need, into the user's cache (make test does it too)
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -10,7 +11,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 BUILT_FROM := pyproject.toml setup.py CMakeLists.txt requirements/constraints.txt $(shell find kernels_cpu -type f)
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: install quickstart test test-slow bench lint format clean
+.PHONY: install quickstart emulators test test-slow bench lint format clean
 .DEFAULT_GOAL := install
 
 install: $(STAMP)
@@ -27,10 +28,14 @@ $(STAMP): $(BIN)/python $(BUILT_FROM)
 quickstart: $(STAMP)
 	$(BIN)/hetero quickstart
 
-test: $(STAMP)
+# Left to the tests where it cannot be done, so that the others run and these say why.
+emulators: $(STAMP)
+	-$(BIN)/hetero emulate ascend --build
+
+test: $(STAMP) emulators
 	$(PYTEST) tests
 
-test-slow: $(STAMP)
+test-slow: $(STAMP) emulators
 	$(PYTEST) tests -m "slow or not slow"
 
 bench: $(STAMP)

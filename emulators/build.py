@@ -137,6 +137,7 @@ class _Object:
     source: Path
     command: tuple[str, ...]  # without source and output
     file: Path
+    read: tuple[tuple[Path, str], ...]  # the source and our headers that it includes, with their hashes
 
 
 class _Plan:
@@ -176,9 +177,9 @@ class _Plan:
         )  # fmt: skip
         found = []
         for source in sources:
-            files = [(str(p.relative_to(root)), _digest(p)) for p in _closure(source, own)]
-            key = _hash(flags, versions, files)
-            found.append(_Object(source, command, self.objects / f"{source.stem}-{key}.o"))
+            read = tuple((path, _digest(path)) for path in _closure(source, own))
+            key = _hash(flags, versions, [(os.path.relpath(path, root), digest) for path, digest in read])
+            found.append(_Object(source, command, self.objects / f"{source.stem}-{key}.o", read))
         return found
 
     def run(self, warnings: bool) -> None:
@@ -268,10 +269,21 @@ def _compile(one: _Object, header: _Header | None = None) -> str:
         said = _run(
             [*one.command, *more, "-c", str(one.source), "-o", str(temporary)], f"compiling {one.source}"
         )
+        _unchanged(one)
         temporary.rename(one.file)
+    except EmulatorError:
+        _unchanged(one)
+        raise
     finally:
         temporary.unlink(missing_ok=True)
     return said
+
+
+def _unchanged(one: _Object) -> None:
+    """Somebody who edits a source while it is being built must not get an object under the hash of the old one."""
+    for path, digest in one.read:
+        if _digest(path) != digest:
+            raise EmulatorError(f"{path} was changed while it was being built: start again")
 
 
 def _run(command: list[str], doing: str) -> str:
