@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <sstream>
 
 namespace cann {
 namespace {
@@ -35,17 +36,33 @@ Coverage& coverage() {
   return *all;
 }
 
-std::string first_line(const c10::Error& error) {
-  const std::string text = error.what_without_backtrace();
-  return text;
+std::string message(const std::exception& error) {
+  const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
+  return torch_error ? torch_error->what_without_backtrace() : error.what();
 }
 
 // The tensors that the operator now being prepared by this thread was given.
 struct Taken {
   int parameter = -1;
   std::vector<std::pair<int, Range>> ranges;
+  std::vector<std::pair<aclDataType, std::vector<int64_t>>> tensors;
 };
 thread_local Taken taken;
+
+// "aclnnMatmul (Float [2, 3], Float [4, 5])": so that an error says what was asked for.
+std::string called(const char* name, const decltype(Taken::tensors)& tensors) {
+  std::ostringstream text;
+  text << name << " (";
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    if (i == 12) {
+      text << ", and " << tensors.size() - i << " more";
+      break;
+    }
+    text << (i ? ", " : "") << torch_type(tensors[i].first) << " " << at::IntArrayRef(tensors[i].second);
+  }
+  text << ")";
+  return text.str();
+}
 
 // Which parameters are written, by their names: operator.h says how.
 std::vector<bool> written(const char* name) {
@@ -84,6 +101,8 @@ Registered::Registered(const char* name) { registered().push_back(name); }
 
 Tensor Argument<Tensor>::take(C t) {
   TORCH_CHECK(t, "a tensor that it needs is null");
+  torch_type(t->type);
+  taken.tensors.push_back({t->type, t->sizes});
   const size_t bytes = span(t);
   if (bytes) {
     const char* data = static_cast<const char*>(t->data) + t->offset * int64_t(c10::elementSize(torch_type(t->type)));
@@ -132,16 +151,17 @@ int prepare(const char* name, uint64_t* workspace, aclOpExecutor** executor, con
   try {
     *workspace = 0;
     taken = {};
-    auto made = std::make_unique<aclOpExecutor>(aclOpExecutor{name, bind(), {}});
+    auto made = std::make_unique<aclOpExecutor>(aclOpExecutor{name, bind(), {}, {}});
     const std::vector<bool> writes = written(name);
     for (auto& [parameter, range] : taken.ranges) {
       range.writes = size_t(parameter) < writes.size() && writes[size_t(parameter)];
       made->ranges.push_back(range);
     }
+    made->tensors = std::move(taken.tensors);
     *executor = made.release();
     return 0;
-  } catch (const c10::Error& error) {
-    return fail(kBadParameter, std::string(name) + ": " + first_line(error));
+  } catch (const std::exception& error) {
+    return fail(kBadParameter, called(name, taken.tensors) + ": " + message(error));
   }
 }
 
@@ -156,8 +176,7 @@ int launch(void*, uint64_t, aclOpExecutor* executor, aclrtStream stream) {
       owned->run();
       return 0;
     } catch (const std::exception& error) {
-      const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
-      return fail(ACL_ERROR_RT_AICORE_EXCEPTION, torch_error ? first_line(*torch_error) : error.what());
+      return fail(ACL_ERROR_RT_AICORE_EXCEPTION, called(owned->name, owned->tensors) + ": " + message(error));
     }
   }, owned->ranges);
 }

@@ -18,7 +18,8 @@
 struct aclOpExecutor {
   const char* name;
   std::function<void()> run;
-  std::vector<cann::Range> ranges;  // of its tensors
+  std::vector<cann::Range> ranges;                                      // of its tensors
+  std::vector<std::pair<aclDataType, std::vector<int64_t>>> tensors;  // for messages
 };
 
 namespace cann {
@@ -107,14 +108,21 @@ struct Registered {
 
 using Symbol = void (*)();
 
+// One for all operators of the same parameters: what is compiled for each operator is a jump to it.
+template <typename... P>
+__attribute__((noinline)) int prepare_call(const char* name, void (*body)(P...), typename Argument<std::decay_t<P>>::C... given,
+                                           uint64_t* bytes, aclOpExecutor** executor) {
+  return prepare(name, bytes, executor, [&] {
+    // Braces: from left to right.
+    std::tuple<std::decay_t<P>...> taken{(next_parameter(), Argument<std::decay_t<P>>::take(given))...};
+    return std::function<void()>([taken = std::move(taken), body] { std::apply(body, taken); });
+  });
+}
+
 template <auto Body, const char* (*Name)()> struct Entry;
 template <typename... P, void (*Body)(P...), const char* (*Name)()> struct Entry<Body, Name> {
   static int workspace(typename Argument<std::decay_t<P>>::C... given, uint64_t* bytes, aclOpExecutor** executor) {
-    return prepare(Name(), bytes, executor, [&] {
-      // Braces: from left to right.
-      std::tuple<std::decay_t<P>...> taken{(next_parameter(), Argument<std::decay_t<P>>::take(given))...};
-      return std::function<void()>([taken] { std::apply(Body, taken); });
-    });
+    return prepare_call<P...>(Name(), Body, given..., bytes, executor);
   }
 };
 
