@@ -3,14 +3,22 @@
 torch_npu accepts ``grad_scale`` and ignores it, so gradients are scaled here. Parameter, gradient and state must share
 a dtype: the update is made on the float32 masters and rounded into the parameters, as the op says. The step is torch's
 (1 for the first); the vendor's own ``npu_apply_adam_w`` would want the powers of beta of the step before.
+
+The betas reach the kernel as float32, where ``1 - 0.999`` is off by one part in 80,000: for such a beta the condition
+refuses, and plain torch, whose scalars are float64, does the step. 0.9, 0.95 and the like lose nothing.
 """
 
 from __future__ import annotations
+
+import struct
 
 import torch
 from torch import Tensor
 
 from hetero.ops.where import Facts
+
+#: Of float32, that 1 - beta may be off by.
+_ROUNDINGS = 4
 
 
 def adamw(
@@ -34,7 +42,18 @@ def adamw(
             param.copy_(new)
 
 
-def registered(facts: Facts) -> str | None:
-    """Why torch's fused AdamW is not to be had on an NPU here; None when it is."""
+def exact(facts: Facts) -> str | None:
+    """Why a step would lose digits in float32 betas; None when it would not."""
+    for name in ("beta1", "beta2"):
+        beta = facts.flags[name]
+        rest = 1 - struct.unpack("f", struct.pack("f", beta))[0]
+        if abs(rest - (1 - beta)) > _ROUNDINGS * torch.finfo(torch.float32).eps * (1 - beta):
+            off = rest / (1 - beta) - 1
+            return f"{name}={beta} goes to the kernel as float32, where 1 - {name} is off by {off:.0e}"
+    return None
+
+
+def fits(facts: Facts) -> str | None:
+    """Why torch's fused AdamW cannot take the step on an NPU here; None when it can."""
     there = torch._C._dispatch_has_kernel_for_dispatch_key("aten::_fused_adamw_", "PrivateUse1")
-    return None if there else "this torch_npu has no _fused_adamw_"
+    return exact(facts) if there else "this torch_npu has no _fused_adamw_"

@@ -65,7 +65,7 @@ _OPS: dict[str, tuple[str, bool, Where]] = {
         True,
         Where(dtypes=frozenset({torch.float32}), caps=_A2, also=npu_loss.plain),
     ),
-    "adamw": ("npu_optim", False, Where(dtypes=_FLOATS, caps=_A2, also=npu_optim.registered)),
+    "adamw": ("npu_optim", False, Where(dtypes=_FLOATS, caps=_A2, also=npu_optim.fits)),
     "grouped_matmul": (
         "npu_moe",
         True,

@@ -107,7 +107,13 @@ def _samples(device: torch.device, dtype: torch.dtype, generator: torch.Generato
         return [t.square() for t in drawn] if square else drawn
 
     def case(
-        name: str, step: int, decay: float, master: bool, scale: Tensor | None, grad_scale: float = 1.0
+        name: str,
+        step: int,
+        decay: float,
+        master: bool,
+        scale: Tensor | None,
+        grad_scale: float = 1.0,
+        beta2: float = 0.999,
     ) -> Sample:
         params = tensors(1.0, dtype)
         masters = [p.to(state) * 1.001 for p in params] if master else []
@@ -118,13 +124,17 @@ def _samples(device: torch.device, dtype: torch.dtype, generator: torch.Generato
             tensors(0.1, state, square=True),
             masters,
         )
-        return Sample(name, (*lists, scale, 1e-2, 0.9, 0.999, 1e-8, decay, step))
+        return Sample(name, (*lists, scale, 1e-2, 0.9, beta2, 1e-8, decay, step))
 
     yield case("first step", 1, 0.0, dtype != state, None)
     yield case("later, decayed", 1000, 0.1, dtype != state, None)
     yield case("scaled gradient", 3, 0.01, dtype != state, torch.tensor(0.25, device=device, dtype=state))
     yield case("huge gradient", 3, 0.01, dtype != state, None, grad_scale=1e6)
     yield case("no masters", 5, 0.1, False, None)
+    yield case("beta2 of large models", 2, 0.1, dtype != state, None, beta2=0.95)
+    yield case(
+        "beta2 of large models, no masters, huge gradient", 7, 0.0, False, None, grad_scale=1e4, beta2=0.95
+    )
 
 
 OP = declare(
@@ -137,6 +147,7 @@ OP = declare(
             _adamw,
             _fake,
             operands=("params", "grads"),
+            flags=("beta1", "beta2"),
         ),
         backward=None,
         prepare=_prepare,

@@ -6,7 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from hetero.backends.ascend import npu_attention, npu_glu, npu_loss, npu_moe, npu_norm, npu_rope, ops
+from hetero.backends.ascend import (
+    npu_attention,
+    npu_glu,
+    npu_loss,
+    npu_moe,
+    npu_norm,
+    npu_optim,
+    npu_rope,
+    ops,
+)
 
 from . import vendor_model
 
@@ -24,7 +33,9 @@ def modelled(monkeypatch):
 
     def impl(op):
         found = next(i for i in ops.impls() if i.op == op and i.name == "npu")
-        also = None if op == "adamw" else found.where.also  # torch's own stands in for the NPU's there
+        also = (
+            npu_optim.exact if op == "adamw" else found.where.also
+        )  # there torch's own stands in for the NPU's
         return replace(found, where=replace(found.where, caps=(), also=also))
 
     return impl

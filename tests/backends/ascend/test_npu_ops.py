@@ -120,6 +120,14 @@ def test_losses_that_the_vendors_operator_does_not_have(dtype, options, says, np
     assert decision["chosen"] != "npu" and says in reason(decision, "npu")
 
 
+@pytest.mark.parametrize(("beta2", "wanted"), [(0.999, "reference"), (0.95, "npu")])
+def test_betas_that_float32_spoils(beta2, wanted, npu):
+    p = [heads(npu, 3)]
+    decision = chosen("adamw", p, p, p, p, lr=0.1, beta2=beta2, step=1)
+    assert decision["chosen"] == wanted
+    assert wanted == "npu" or "1 - beta2 is off by" in reason(decision, "npu")
+
+
 def test_mixed_dtypes_of_the_weights_of_experts(npu):
     rows = torch.arange(4, dtype=torch.int32).to(npu.torch)
     decision = chosen("moe_unpermute", heads(npu, 4, 8, dtype=torch.bfloat16), rows, heads(npu, 2, 2))

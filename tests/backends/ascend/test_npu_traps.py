@@ -239,14 +239,15 @@ def test_empty_tensors(shape, npu):
 def test_the_scale_of_gradients_is_applied_and_steps_are_counted_as_torch_does(npu, generator):
     param, grad = (torch.randn(33, generator=generator) for _ in "pg")
     expected = param.clone().requires_grad_()
-    optimizer = torch.optim.AdamW([expected], lr=0.1, weight_decay=0.01)
+    optimizer = torch.optim.AdamW([expected], lr=0.1, betas=(0.9, 0.95), weight_decay=0.01)
     p, m, v = (t.to(npu) for t in (param, torch.zeros(33), torch.zeros(33)))
     scale = torch.tensor(0.125)
     for step in range(1, 4):
         expected.grad = grad * scale * step
         optimizer.step()
         given = (grad * step).to(npu)
-        ops.adamw([p], [given], [m], [v], lr=0.1, weight_decay=0.01, step=step, grad_scale=scale.to(npu))
+        options = {"lr": 0.1, "beta2": 0.95, "weight_decay": 0.01, "step": step}
+        ops.adamw([p], [given], [m], [v], grad_scale=scale.to(npu), **options)
         torch.testing.assert_close(p.cpu(), expected.detach(), rtol=1e-5, atol=1e-6)
         assert torch.equal(given.cpu(), grad * step), "the gradient itself is left alone"
 
