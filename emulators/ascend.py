@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import platform
 import re
@@ -119,7 +118,8 @@ class AscendEmulator(Emulator):
         return changed
 
     def coverage(self, ran: frozenset[str]) -> list[dict[str, Any]]:
-        implemented, looked_up = implemented_operators(), _looked_up(torch_npu.find().folder)
+        implemented = _operators(self.prepare() / "lib64" / "libopapi.so")
+        looked_up = _operators(torch_npu.find().folder / "torch_npu" / "lib" / "libtorch_npu.so")
         return [
             {
                 "operator": name,
@@ -131,20 +131,10 @@ class AscendEmulator(Emulator):
         ]
 
 
-@functools.cache
-def implemented_operators() -> frozenset[str]:
-    """Names of the ``aclnn`` operators in the emulator's sources."""
-    texts = (p.read_text(encoding="utf-8") for p in _SOURCES.glob("opapi/*.cpp"))
-    return frozenset(name for text in texts for name in re.findall(r"\bACLNN\w*\(\s*(aclnn\w+)", text))
-
-
-def _looked_up(folder: Path) -> frozenset[str]:
-    """Names of the operators that torch_npu's library has as text, to look them up by."""
-    library = (folder / "torch_npu" / "lib" / "libtorch_npu.so").read_bytes()
-    names = {m[1].decode() for m in re.finditer(rb"\0(aclnn[A-Z]\w+)(?=\0)", library)}
-    return frozenset(
-        n for n in names if not n.endswith("GetWorkspaceSize") and n + "GetWorkspaceSize" in names
-    )
+def _operators(library: Path) -> frozenset[str]:
+    """Names of the operators in ``library``: it has both names of each, to look them up by or to be found by."""
+    names = {m[1].decode() for m in re.finditer(rb"\0(aclnn[A-Z]\w+)(?=\0)", library.read_bytes())}
+    return frozenset(name for name in names if f"{name}GetWorkspaceSize" in names)
 
 
 def _first(entry: str, path: str) -> str:
