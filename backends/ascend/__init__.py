@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import re
+import warnings
 from collections.abc import Iterable, MutableMapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -77,6 +78,8 @@ class AscendBackend(Backend):
         npu = importlib.import_module("torch_npu").npu
         npu.set_compile_mode(jit_compile=False)  # the default on some SoCs, and it compiles per shape
         npu.config.allow_internal_format = False  # private formats break views and HCCL
+        # It warns of what was just asked for.
+        warnings.filterwarnings("ignore", message="Cannot create tensor with internal format")
 
     def identity(self, index: int) -> Identity:
         name = self.module().get_device_name(index)
