@@ -7,6 +7,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+PEERS := .venv-peers/.installed
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements/constraints.txt
 BUILT_FROM := pyproject.toml setup.py CMakeLists.txt requirements/constraints.txt $(shell find kernels_cpu -type f)
 PYTEST := $(BIN)/python -m pytest
@@ -35,8 +36,15 @@ emulators: $(STAMP)
 test: $(STAMP) emulators
 	$(PYTEST) tests
 
-test-slow: $(STAMP) emulators
+test-slow: $(STAMP) emulators $(PEERS)
 	$(PYTEST) tests -m "slow or not slow"
+
+# Other projects, for the slow tests that run them beside hetero.
+$(PEERS): requirements/peers.txt requirements/constraints.txt
+	$(PYTHON) -m venv .venv-peers
+	.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check --constraint requirements/constraints.txt \
+		--requirement requirements/peers.txt
+	@touch $@
 
 bench: $(STAMP)
 	$(PYTEST) perf_baselines --benchmark-only
@@ -52,5 +60,5 @@ format: $(STAMP)
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
+	rm -rf $(VENV) .venv-peers build dist *.egg-info .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
 	find backends -name "_kernels*.so" -delete
