@@ -110,16 +110,17 @@ def _coverage(emulator: str, files: list[Path], json: bool) -> None:
         _dump(rows)
         return
     looked_up = [r for r in rows if r["looked_up"]]
-    implemented = [r for r in rows if r["implemented"]]
+    emulated = [r for r in looked_up if r["implemented"]]
     table = Table("operator", "emulated", *(["ran"] if files else []), box=None, pad_edge=False)
     for row in rows:
         marks = ["yes" if row[key] else "-" for key in ("implemented", "ran")]
         table.add_row(row["operator"], *marks[: 2 if files else 1])
     Console(width=120, highlight=False).print(table)
     print(
-        f"{len(looked_up)} operators that the vendor's package can call, {len(implemented)} emulated", end=""
+        f"{len(looked_up)} operators that the vendor's package can call, {len(emulated)} of them emulated",
+        end="",
     )
-    print(f", {sum(r['ran'] for r in implemented)} of them ran" if files else "")
+    print(f", {sum(r['ran'] for r in emulated)} of these ran" if files else "")
 
 
 def _dump(data: Any) -> None:
