@@ -53,28 +53,35 @@ def test_options_after_the_dashes_are_the_commands(monkeypatch):
 
 @pytest.fixture
 def library(tmp_path, monkeypatch):
-    """A torch_npu whose library looks up three operators."""
-    folder = tmp_path / "torch_npu" / "lib"
-    folder.mkdir(parents=True)
-    names = [
-        "aclnnAdd",
-        "aclnnAddGetWorkspaceSize",
-        "aclnnNoSuch",
-        "aclnnNoSuchGetWorkspaceSize",
+    """A torch_npu whose library looks up two operators, and an emulator that has one of them and one more."""
+
+    def write(file, *names):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(b"\0".join([b"", *(n.encode() for n in names), b""]))
+
+    def pair(name):
+        return name, f"{name}GetWorkspaceSize"
+
+    write(
+        tmp_path / "torch_npu" / "lib" / "libtorch_npu.so",
+        *pair("aclnnAdd"),
+        *pair("aclnnNoSuch"),
         "aclnnHalf",
-    ]
-    (folder / "libtorch_npu.so").write_bytes(b"\0".join([b"", *(n.encode() for n in names), b""]))
-    monkeypatch.setattr(ascend.torch_npu, "find", lambda: TorchNpu(tmp_path, "2.13.0", True))
+    )
+    write(tmp_path / "lib64" / "libopapi.so", *pair("aclnnAdd"), *pair("aclnnMul"))
+    (tmp_path / "lib64" / "libascendcl.so").touch()
+    monkeypatch.setenv("HETERO_EMULATOR_HOME", str(tmp_path))
+    monkeypatch.setattr(ascend.torch_npu, "find", lambda wheel=None: TorchNpu(tmp_path, "2.13.0", True))
 
 
 def test_coverage_tells_looked_up_emulated_and_ran(library, tmp_path):
     ran = tmp_path / "ran.txt"
     ran.write_text("aclnnAdd\naclnnMul\naclnnAdd\n")
-    rows = {
-        r["operator"]: r for r in json.loads(run("ascend", "--coverage", "--ran", str(ran), "--json").output)
-    }
-    assert rows["aclnnAdd"] == {"operator": "aclnnAdd", "looked_up": True, "implemented": True, "ran": True}
-    assert rows["aclnnNoSuch"]["looked_up"] and not rows["aclnnNoSuch"]["implemented"]
-    assert rows["aclnnMul"]["implemented"] and not rows["aclnnMul"]["looked_up"]
-    assert "aclnnHalf" not in rows
-    assert "2 operators that the vendor's package can call" in run("ascend", "--coverage").output
+    rows = json.loads(run("ascend", "--coverage", "--ran", str(ran), "--json").output)
+    assert rows == [
+        {"operator": "aclnnAdd", "looked_up": True, "implemented": True, "ran": True},
+        {"operator": "aclnnMul", "looked_up": False, "implemented": True, "ran": True},
+        {"operator": "aclnnNoSuch", "looked_up": True, "implemented": False, "ran": False},
+    ]
+    told = run("ascend", "--coverage", "--ran", str(ran)).output
+    assert "2 operators that the vendor's package can call, 1 of them emulated, 1 of these ran" in told
