@@ -10,6 +10,7 @@ from typing import Any
 from hetero.errors import DataError
 
 PREFIX = "hetero:"
+ARITHMETIC, PAIRS = PREFIX + "arithmetic", PREFIX + "arithmetic-pairs"
 OPERATIONS = {"+": operator.add, "-": operator.sub, "*": operator.mul}
 
 
@@ -26,10 +27,11 @@ def arithmetic(count: int = 4000, seed: int | str = 0) -> list[tuple[str, str, s
 
 
 def rows(name: str, split: str = "train") -> Iterator[dict[str, Any]]:
-    """Rows in messages form of "hetero:arithmetic?rows=1000&seed=0&repeat=1".
+    """Rows of "hetero:arithmetic?rows=1000&seed=0&repeat=1", in messages form, or of "hetero:arithmetic-pairs".
 
-    Splits other than "train" draw from a random stream of their own. With `repeat` r the answer of row i
-    is written 1 + i % r times, which gives rows of unequal length.
+    Pairs have the answer as chosen and the same backwards as rejected. Splits other than "train"
+    draw from a random stream of their own. With `repeat` r the answer of row i is written 1 + i % r times, which
+    gives rows of unequal length.
 
     Raises:
         DataError: no such builtin, or a malformed parameter.
@@ -41,13 +43,15 @@ def rows(name: str, split: str = "train") -> Iterator[dict[str, Any]]:
         settings |= {key: int(value) for key, value in given.items()}
     except ValueError:
         raise DataError(f"{name!r}: parameters look like ?rows=1000&seed=0") from None
-    if base != PREFIX + "arithmetic" or len(settings) != 3 or settings["repeat"] < 1:
+    if base not in (ARITHMETIC, PAIRS) or len(settings) != 3 or settings["repeat"] < 1:
         raise DataError(f"no builtin dataset {name!r}; there is hetero:arithmetic?rows=1000&seed=0&repeat=1")
     seed = settings["seed"] if split == "train" else f"{settings['seed']}/{split}"
     for i, (question, answer, _) in enumerate(arithmetic(settings["rows"], seed)):
-        yield {
-            "messages": [
-                {"role": "user", "content": question},
-                {"role": "assistant", "content": answer * (1 + i % settings["repeat"])},
-            ]
-        }
+        times = 1 + i % settings["repeat"]
+        prompt = [{"role": "user", "content": question}]
+        right = [{"role": "assistant", "content": answer * times}]
+        if base == ARITHMETIC:
+            yield {"messages": prompt + right}
+            continue
+        wrong = [{"role": "assistant", "content": answer[::-1] * times}]
+        yield {"prompt": prompt, "chosen": right, "rejected": wrong}

@@ -15,7 +15,7 @@ from hetero.train.recipe.values import plain
 
 BUILTIN = "hetero:"
 BUILTIN_MODELS = ("hetero:tiny-qwen2", "hetero:tiny-llama")
-BUILTIN_DATASETS = ("hetero:arithmetic",)
+BUILTIN_DATASETS = ("hetero:arithmetic", "hetero:arithmetic-pairs")
 
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
 # The form only; names are checked by hetero.ops, which loads torch.
@@ -165,7 +165,8 @@ class _Finder:
             if base not in BUILTIN_DATASETS or not re.fullmatch(r"((rows|seed|repeat)=\d+(&|$))*", query):
                 self.problems.append(
                     f"{_place(self.chosen, key)}: {key}: no builtin dataset {name!r}; there is "
-                    "hetero:arithmetic?rows=1000&seed=0&repeat=1 (each part after ? may be left out)"
+                    "hetero:arithmetic?rows=1000&seed=0&repeat=1 (each part after ? may be left out), and "
+                    "hetero:arithmetic-pairs"
                 )
             return name
         return self.existing(key, name, "file or folder")

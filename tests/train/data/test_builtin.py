@@ -37,3 +37,12 @@ def test_splits_differ_and_repeat():
 def test_wrong_names(name):
     with pytest.raises(DataError, match=r"hetero:arithmetic|parameters"):
         list(builtin.rows(name))
+
+
+def test_pairs_are_answers_forwards_and_backwards():
+    pairs = list(builtin.rows("hetero:arithmetic-pairs?rows=3&repeat=2"))
+    messages = list(builtin.rows("hetero:arithmetic?rows=3&repeat=2"))
+    for pair, row in zip(pairs, messages, strict=True):
+        assert pair["prompt"] + pair["chosen"] == row["messages"]
+        assert sorted(pair["rejected"][0]["content"]) == sorted(pair["chosen"][0]["content"])
+    assert pairs[0]["rejected"][0]["content"] == pairs[0]["chosen"][0]["content"][::-1]

@@ -39,36 +39,36 @@ def odds(mean: float) -> float:
     return math.log(math.exp(mean) / (1 - math.exp(mean)))
 
 
-#: w, l: log-probabilities; rw, rl: the reference's; n, m: tokens.
+#: w, v: log-probabilities; rw, rl: the reference's; n, m: tokens.
 FORMULAS: dict[str, Callable[..., float]] = {
-    "sigmoid": lambda w, l, rw, rl, n, m: cdpo(B * ((w - rw) - (l - rl))),
-    "sigmoid_norm": lambda w, l, rw, rl, n, m: -math.log(sig(B * ((w - rw) / n - (l - rl) / m))),
-    "hinge": lambda w, l, rw, rl, n, m: max(0, 1 - B * ((w - rw) - (l - rl))),
-    "ipo": lambda w, l, rw, rl, n, m: ((w - rw) / n - (l - rl) / m - 1 / (2 * B)) ** 2,
-    "robust": lambda w, l, rw, rl, n, m: (
-        (-(1 - E) * math.log(sig(B * (w - rw - l + rl))) + E * math.log(1 - sig(B * (w - rw - l + rl))))
+    "sigmoid": lambda w, v, rw, rl, n, m: cdpo(B * ((w - rw) - (v - rl))),
+    "sigmoid_norm": lambda w, v, rw, rl, n, m: -math.log(sig(B * ((w - rw) / n - (v - rl) / m))),
+    "hinge": lambda w, v, rw, rl, n, m: max(0, 1 - B * ((w - rw) - (v - rl))),
+    "ipo": lambda w, v, rw, rl, n, m: ((w - rw) / n - (v - rl) / m - 1 / (2 * B)) ** 2,
+    "robust": lambda w, v, rw, rl, n, m: (
+        (-(1 - E) * math.log(sig(B * (w - rw - v + rl))) + E * math.log(1 - sig(B * (w - rw - v + rl))))
         / (1 - 2 * E)
     ),
-    "exo_pair": lambda w, l, rw, rl, n, m: sum(
+    "exo_pair": lambda w, v, rw, rl, n, m: sum(
         p * math.log(p / q)
-        for p, q in zip((sig(B * (w - rw - l + rl)), 1 - sig(B * (w - rw - l + rl))), (1 - E, E), strict=True)
+        for p, q in zip((sig(B * (w - rw - v + rl)), 1 - sig(B * (w - rw - v + rl))), (1 - E, E), strict=True)
     ),
-    "nca_pair": lambda w, l, rw, rl, n, m: (
+    "nca_pair": lambda w, v, rw, rl, n, m: (
         -math.log(sig(B * (w - rw)))
         - math.log(1 - sig(B * (w - rw))) / 2
-        - math.log(1 - sig(B * (l - rl))) / 2
+        - math.log(1 - sig(B * (v - rl))) / 2
     ),
-    "bco_pair": lambda w, l, rw, rl, n, m: -math.log(sig(B * (w - rw))) - math.log(1 - sig(B * (l - rl))),
-    "sppo_hard": lambda w, l, rw, rl, n, m: (w - rw - 0.5 / B) ** 2 + (l - rl + 0.5 / B) ** 2,
-    "apo_zero": lambda w, l, rw, rl, n, m: 1 - sig(B * (w - rw)) + sig(B * (l - rl)),
-    "apo_down": lambda w, l, rw, rl, n, m: sig(B * (w - rw)) + 1 - sig(B * ((w - rw) - (l - rl))),
-    "discopop": lambda w, l, rw, rl, n, m: (
-        sig(B * (w - rw - l + rl) / TAU) * math.exp(-B * (w - rw - l + rl))
-        - (1 - sig(B * (w - rw - l + rl) / TAU)) * math.log(sig(B * (w - rw - l + rl)))
+    "bco_pair": lambda w, v, rw, rl, n, m: -math.log(sig(B * (w - rw))) - math.log(1 - sig(B * (v - rl))),
+    "sppo_hard": lambda w, v, rw, rl, n, m: (w - rw - 0.5 / B) ** 2 + (v - rl + 0.5 / B) ** 2,
+    "apo_zero": lambda w, v, rw, rl, n, m: 1 - sig(B * (w - rw)) + sig(B * (v - rl)),
+    "apo_down": lambda w, v, rw, rl, n, m: sig(B * (w - rw)) + 1 - sig(B * ((w - rw) - (v - rl))),
+    "discopop": lambda w, v, rw, rl, n, m: (
+        sig(B * (w - rw - v + rl) / TAU) * math.exp(-B * (w - rw - v + rl))
+        - (1 - sig(B * (w - rw - v + rl) / TAU)) * math.log(sig(B * (w - rw - v + rl)))
     ),
-    "cpo": lambda w, l, rw, rl, n, m: cdpo(B * (w - l)),
-    "simpo": lambda w, l, rw, rl, n, m: cdpo(B * (w / n - l / m) - GAMMA),
-    "orpo": lambda w, l, rw, rl, n, m: -B * math.log(sig(odds(w / n) - odds(l / m))),
+    "cpo": lambda w, v, rw, rl, n, m: cdpo(B * (w - v)),
+    "simpo": lambda w, v, rw, rl, n, m: cdpo(B * (w / n - v / m) - GAMMA),
+    "orpo": lambda w, v, rw, rl, n, m: -B * math.log(sig(odds(w / n) - odds(v / m))),
 }
 
 
@@ -91,10 +91,10 @@ def test_is_its_formula(name: str) -> None:
 
 def test_optimal_transport_compares_sorted_values() -> None:
     pairs = _random()
-    w, l, rw, rl, _, _ = (np.array(column) for column in zip(*_rows(pairs), strict=True))
-    paired = [cdpo(B * x) for x in np.sort(w - l) - np.sort(rw - rl)]
+    w, v, rw, rl, _, _ = (np.array(column) for column in zip(*_rows(pairs), strict=True))
+    paired = [cdpo(B * x) for x in np.sort(w - v) - np.sort(rw - rl)]
     assert LOSSES["aot"](pairs, OPTIONS).tolist() == pytest.approx(paired)
-    apart = [cdpo(B * x) for x in np.sort(w - rw) - np.sort(l - rl)]
+    apart = [cdpo(B * x) for x in np.sort(w - rw) - np.sort(v - rl)]
     assert LOSSES["aot_unpaired"](pairs, OPTIONS).tolist() == pytest.approx(apart)
 
 
@@ -108,8 +108,8 @@ def test_no_loss_is_left_out() -> None:
 
 def test_without_smoothing_the_sigmoid_loss_is_dpos() -> None:
     pairs, options = _random(), Settings(beta=B)
-    (w, l), (rw, rl) = (pairs.chosen, pairs.rejected), (pairs.ref_chosen, pairs.ref_rejected)
-    expected = -torch.log(torch.sigmoid(B * (w - rw - l + rl)))
+    (w, v), (rw, rl) = (pairs.chosen, pairs.rejected), (pairs.ref_chosen, pairs.ref_rejected)
+    expected = -torch.log(torch.sigmoid(B * (w - rw - v + rl)))
     assert torch.allclose(LOSSES["sigmoid"](pairs, options), expected)
 
 

@@ -286,3 +286,79 @@ def test_shipped_recipes(path, tmp_path):
     (tmp_path / "d.jsonl").write_text("{}")
     theirs = [f"model_name_or_path={tmp_path}/model", f"dataset_name={tmp_path}/d.jsonl"]
     load(path, [] if path.stem.startswith("tiny") else theirs)
+
+
+PREFERENCES = BASE + "algorithm: dpo\n"
+
+
+def test_each_algorithm_has_its_defaults(write):
+    seen = {
+        name: (recipe.learning_rate, recipe.loss_type, recipe.disable_dropout)
+        for name in ("sft", "dpo", "kto", "rm")
+        if (recipe := load(write(BASE), [f"algorithm={name}"]))
+    }
+    assert seen == {
+        "sft": (2e-5, ["nll"], True),
+        "dpo": (1e-6, ["sigmoid"], True),
+        "kto": (1e-6, ["kto"], True),
+        "rm": (1e-4, None, True),
+    }
+    assert load(write(PREFERENCES + "learning_rate: 3e-6\n")).learning_rate == 3e-6
+
+
+def test_names_of_other_tools_for_preferences(write):
+    text = "pref_beta: 0.2\npref_loss: [sigmoid, sft]\nloss_weights: [1, 1e-1]\ndpo_label_smoothing: 0.1\n"
+    recipe = load(write(PREFERENCES + text))
+    assert (recipe.beta, recipe.loss_type, recipe.loss_weights) == (0.2, ["sigmoid", "sft"], [1.0, 0.1])
+    assert load(write(recipe.to_yaml(), "again.yaml")) == recipe
+    weights = load(write(BASE + "algorithm: kto\nkto_chosen_weight: 2\nkto_rejected_weight: 3\n"))
+    assert (weights.desirable_weight, weights.undesirable_weight) == (2.0, 3.0)
+
+
+@pytest.mark.parametrize("algorithm", ["dpo", "kto", "rm"])
+def test_resolved_recipes_of_preferences_read_back(write, algorithm):
+    recipe = load(write(BASE), [f"algorithm={algorithm}"])
+    assert load(write(recipe.to_yaml(), "again.yaml")) == recipe
+
+
+@pytest.mark.parametrize(
+    "line, parts",
+    [
+        ("loss_type: nll", [":4: loss_type: dpo has no loss 'nll'", "sigmoid"]),
+        ("loss_type: [sigmoid, sigmoid]", ["each loss once"]),
+        ("loss_type: []", ["at least one"]),
+        ("loss_type: [sigmoid, sft]\nloss_weights: [1]", [":5: loss_weights: 1 weights for 2 losses"]),
+        ("loss_weights: [one]", ["expected a list of numbers"]),
+        ("loss_type: exo_pair", ["exo_pair needs a label_smoothing above 0"]),
+        ("label_smoothing: 0.5", ["below 0.5"]),
+        ("loss_type: ipo\nlabel_smoothing: 0.1", [":5: label_smoothing: has no effect on this loss"]),
+        ("loss_type: nca_pair\nf_divergence_type: forward_kl", ["does not exist for nca_pair"]),
+        ("f_alpha_divergence_coef: 0.3", ["add `f_divergence_type: alpha_divergence`"]),
+        ("loss_type: simpo\nprecompute_ref_log_probs: true", [":5:", "simpo has no reference model"]),
+        ("loss_type: simpo\nld_alpha: 0.5", ["sums over tokens"]),
+        ("sync_ref_model: true\nuse_peft: true", ["does not go with use_peft"]),
+        (
+            "sync_ref_model: true\nprecompute_ref_log_probs: true",
+            ["does not go with precompute_ref_log_probs"],
+        ),
+        ("ref_model_sync_steps: 5", ["add `sync_ref_model: true`"]),
+        ("ref_model_name_or_path: nowhere/at/all", [":4: ref_model_name_or_path", "does not exist"]),
+        ("packing: true", [":4: packing has no effect because", ":3 sets algorithm: dpo"]),
+        ("assistant_only_loss: true", ["assistant_only_loss has no effect"]),
+        ("desirable_weight: 2", ["add `algorithm: kto`"]),
+        ("center_rewards_coefficient: 0.1", ["add `algorithm: rm`"]),
+        ("rpo_alpha: 1", ["write `loss_type: [sigmoid, sft]`"]),
+        ("cpo_alpha: 1", ["write `loss_type: [cpo, sft]`"]),
+        ("stage: dpo", ["write `algorithm: sft`, `dpo`, `kto` or `rm`"]),
+    ],
+)
+def test_wrong_lines_of_preferences_are_named(write, line, parts):
+    message = problem(write(PREFERENCES + line + "\n"))
+    assert all(part in message for part in parts), message
+
+
+def test_losses_of_other_algorithms(write):
+    assert "sft has one loss at a time" in problem(write(BASE + "loss_type: [nll, dft]\n"))
+    assert "kto has no loss 'sigmoid'" in problem(write(BASE + "algorithm: kto\nloss_type: sigmoid\n"))
+    assert "loss_type has no effect" in problem(write(BASE + "algorithm: rm\nloss_type: sigmoid\n"))
+    assert "beta has no effect because algorithm is not set" in problem(write(BASE + "beta: 0.2\n"))
