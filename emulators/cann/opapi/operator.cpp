@@ -3,10 +3,11 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <map>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <sstream>
+#include <unordered_map>
 
 namespace cann {
 namespace {
@@ -18,16 +19,16 @@ std::vector<std::string>& registered() {
   return *names;
 }
 
-// Names of the operators this process ran, appended to the file that HETERO_CANN_COVERAGE names.
+// How often this process ran each operator. The names are appended to the file that HETERO_CANN_COVERAGE names, each at
+// once: processes may be killed.
 struct Coverage {
   std::mutex lock;
-  std::set<std::string> ran;
+  std::map<std::string, int64_t> ran;
   const char* path = std::getenv("HETERO_CANN_COVERAGE");
 
   void note(const char* name) {
-    if (!path) return;
     std::lock_guard<std::mutex> hold(lock);
-    if (ran.insert(name).second) std::ofstream(path, std::ios::app) << std::string(name) + "\n";  // at once: processes may be killed
+    if (!ran[name]++ && path) std::ofstream(path, std::ios::app) << std::string(name) + "\n";
   }
 };
 
@@ -96,6 +97,20 @@ size_t span(const aclTensor* t) {
 }
 
 }  // namespace
+
+namespace {
+std::unordered_map<std::string, Symbol>& rules() {
+  static auto* all = new std::unordered_map<std::string, Symbol>;
+  return *all;
+}
+}  // namespace
+
+Rule::Rule(const char* name, Symbol rule) { rules()[name] = rule; }
+
+Symbol rule_of(const char* name) {
+  const auto found = rules().find(name);
+  return found == rules().end() ? nullptr : found->second;
+}
 
 Registered::Registered(const char* name) { registered().push_back(name); }
 
@@ -198,5 +213,14 @@ CANN_EXPORT const char* hetero_cann_operators() {
     return text;
   }();
   return all->c_str();
+}
+
+// For tests: "aclnnAdd 3" a line, how often each was run until now.
+CANN_EXPORT const char* hetero_cann_ran() {
+  thread_local std::string text;
+  std::lock_guard<std::mutex> hold(cann::coverage().lock);
+  text.clear();
+  for (const auto& [name, times] : cann::coverage().ran) text += name + " " + std::to_string(times) + "\n";
+  return text.c_str();
 }
 }

@@ -108,6 +108,12 @@ struct Registered {
 
 using Symbol = void (*)();
 
+// ACLNN_RULE's: null for an operator that has none.
+Symbol rule_of(const char* name);
+struct Rule {
+  Rule(const char* name, Symbol rule);
+};
+
 // One for all operators of the same parameters: what is compiled for each operator is a jump to it.
 template <typename... P>
 __attribute__((noinline)) int prepare_call(const char* name, void (*body)(P...), typename Argument<std::decay_t<P>>::C... given,
@@ -115,6 +121,7 @@ __attribute__((noinline)) int prepare_call(const char* name, void (*body)(P...),
   return prepare(name, bytes, executor, [&] {
     // Braces: from left to right.
     std::tuple<std::decay_t<P>...> taken{(next_parameter(), Argument<std::decay_t<P>>::take(given))...};
+    if (const Symbol rule = rule_of(name)) std::apply(reinterpret_cast<void (*)(P...)>(rule), taken);
     return std::function<void()>([taken = std::move(taken), body] { std::apply(body, taken); });
   });
 }
@@ -144,3 +151,13 @@ template <typename... P, void (*Body)(P...), const char* (*Name)()> struct Entry
   __attribute__((visibility("default"), ifunc(#NAME "_launch_resolver"))) void NAME();                              \
   }                                                                                                                 \
   static void NAME##_body PARAMETERS
+
+// What an operator refuses when it is asked for, by a code and at the call that made it, as hardware does; written after
+// the operator, with the same parameters. What only tensors' contents can tell belongs into its body and fails later.
+//
+//   ACLNN_RULE(aclnnAdd, (Tensor self, Tensor other, Scalar alpha, Tensor out)) { TORCH_CHECK(self.dim() < 9, "..."); }
+#define ACLNN_RULE(NAME, PARAMETERS)                                                                                      \
+  static void NAME##_rule PARAMETERS;                                                                                     \
+  static_assert(std::is_same_v<decltype(&NAME##_rule), decltype(&NAME##_body)>, "a rule has its operator's parameters");  \
+  static ::cann::Rule NAME##_ruled(#NAME, reinterpret_cast<::cann::Symbol>(&NAME##_rule));                                \
+  static void NAME##_rule PARAMETERS

@@ -37,11 +37,13 @@ ACLNN(aclnnThresholdBackward, (Tensor grad, Tensor self, Scalar threshold, Tenso
   write(out, at::threshold_backward(grad, self, threshold));
 }
 
-ACLNN(aclnnGelu, (Tensor self, Tensor out)) { write(out, at::gelu(self)); }
+// The older pair is the tanh approximation, as CANN documents it; torch_npu uses it on A2 and A3, whatever is asked for,
+// unless TORCH_NPU_USE_COMPATIBLE_IMPL=1.
+ACLNN(aclnnGelu, (Tensor self, Tensor out)) { write(out, at::gelu(self, "tanh")); }
+ACLNN(aclnnGeluBackward, (Tensor grad, Tensor self, Tensor out)) { write(out, at::gelu_backward(grad, self, "tanh")); }
 ACLNN(aclnnGeluV2, (Tensor self, int64_t approximate, Tensor out)) {
   write(out, at::gelu(self, approximation(approximate)));
 }
-ACLNN(aclnnGeluBackward, (Tensor grad, Tensor self, Tensor out)) { write(out, at::gelu_backward(grad, self)); }
 ACLNN(aclnnGeluBackwardV2, (Tensor grad, Tensor self, Text approximate, Tensor out)) {
   write(out, at::gelu_backward(grad, self, approximate));
 }

@@ -10,7 +10,9 @@ using namespace cann;
 
 ACLNN_UNARY(aclnnAbs, abs)
 ACLNN_UNARY(aclnnNeg, neg)
-ACLNN_UNARY(aclnnSign, sign)
+ACLNN(aclnnSign, (Tensor self, Tensor out)) {
+  write(out, self.is_complex() ? at::sgn(self) : at::sign(self));  // torch.sgn comes here too
+}
 ACLNN_UNARY(aclnnSignbit, signbit)
 ACLNN_UNARY(aclnnRound, round)
 ACLNN_UNARY(aclnnTrunc, trunc)
