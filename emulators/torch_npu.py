@@ -52,7 +52,7 @@ def find(wheel: Path | None = None) -> TorchNpu:
         )
     installed = _installed()
     if installed is not None:
-        if installed.version != pin:
+        if installed.version.partition("+")[0] != pin:
             raise EmulatorError(
                 f"torch_npu {installed.version} is installed in {installed.folder}, the emulator needs {pin}"
             )

@@ -10,11 +10,9 @@ import typer
 
 def emulate(
     emulator: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="Which emulator; --list shows them.")
+        str | None, typer.Argument(metavar="NAME", help="Which emulator; --list shows them.")
     ] = None,
-    command: Annotated[
-        list[str] | None, typer.Argument(metavar="[-- COMMAND...]", help="What to run.")
-    ] = None,
+    command: Annotated[list[str] | None, typer.Argument(metavar="-- COMMAND", help="What to run.")] = None,
     devices: Annotated[int | None, typer.Option(help="Devices of the machine, 1 to 8.")] = None,
     memory: Annotated[str | None, typer.Option(help="Memory of each device: 512MiB, 4GiB.")] = None,
     soc: Annotated[str | None, typer.Option(help="Name of the chip: Ascend910B1.")] = None,
@@ -42,8 +40,8 @@ def emulate(
 ) -> None:
     """Run COMMAND on an emulated device: hetero emulate ascend -- python train.py
 
-    The vendor's own PyTorch package runs, over a runtime that computes on the CPU. The first use builds it
-    (minutes); docs/emulators.md says what this proves and what it cannot.
+    The vendor's own PyTorch package runs, over a runtime that computes on the CPU. The first use builds that.
+    docs/emulators.md says what this proves and what it cannot.
     """
     from hetero import emulators
     from hetero.errors import EmulatorError
