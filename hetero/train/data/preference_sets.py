@@ -99,7 +99,7 @@ def build_pairs(
         start = min(_start(chosen.labels), _start(rejected.labels))
         for one in encoded:
             one.labels = [IGNORE] * start + one.input_ids[start:]
-        same += chosen.input_ids == rejected.input_ids
+        same += chosen.trained > 0 and chosen.input_ids == rejected.input_ids
         return None
 
     data, columns, report = _build(recipe, tokenizer, split, _whole if whole else _answers, keep, whole=whole)
