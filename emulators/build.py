@@ -28,7 +28,7 @@ from hetero.emulators.progress import Progress
 from hetero.errors import EmulatorError
 
 #: Memory that compiling one source against torch may take.
-_JOB_BYTES = 1 << 30
+_JOB_BYTES = 5 << 28
 #: Sources from which on a precompiled header saves more than it costs.
 _WORTH_PRECOMPILING = 4
 
