@@ -1,4 +1,5 @@
-// Events: the n-th recording completes when the stream has come to it.
+// Events. An event may be recorded again, on another stream, before its last recording has completed: who waits does so
+// for the recording that was the last when the wait was called.
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -15,16 +16,22 @@ namespace {
 
 using Time = std::chrono::steady_clock;
 
+struct Recording {
+  bool complete = false;
+  Clock clock;          // of the stream, when it was put there
+  Time::time_point at;  // of its completion
+  int failure = 0;      // of the stream, when it came to it
+  std::string message;
+};
+
 struct Event {
   explicit Event(uint32_t number) : id(number) {}
   const uint32_t id;
   std::mutex lock;
   std::condition_variable changed;
-  uint64_t recorded = 0, completed = 0;
-  Clock clock;           // at the last recording
-  Time::time_point at;   // of the last completion
-  int failure = 0;       // of the stream, when it came to the last recording
-  std::string message;
+  std::shared_ptr<Recording> last;  // null: never recorded
+
+  bool idle() const { return !last || last->complete; }
 };
 using EventPtr = std::shared_ptr<Event>;  // streams may still refer to one that was destroyed
 
@@ -55,11 +62,11 @@ EventPtr find_event(const char* call, aclrtEvent handle, int* code) {
   return nullptr;
 }
 
-// Until the recording `ticket` is complete; false where `timeout_ms` passed or `stop` said so before.
-bool wait_for(Event& event, uint64_t ticket, int timeout_ms, const std::function<bool()>& stop) {
+// Until `recording` is complete; false where `timeout_ms` passed or `stop` said so before.
+bool wait_for(Event& event, const Recording& recording, int timeout_ms, const std::function<bool()>& stop) {
   std::unique_lock<std::mutex> hold(event.lock);
   const auto end = Time::now() + std::chrono::milliseconds(std::max(0, timeout_ms));
-  while (event.completed < ticket) {
+  while (!recording.complete) {
     if ((timeout_ms >= 0 && Time::now() >= end) || (stop && stop())) return false;
     event.changed.wait_for(hold, std::chrono::milliseconds(20));
   }
@@ -102,30 +109,30 @@ CANN_EXPORT aclError aclrtRecordEvent(aclrtEvent handle, aclrtStream stream_hand
   if (!event) return code;
   const auto stream = cann::find_stream("aclrtRecordEvent", stream_handle, &code);
   if (!stream) return code;
-  uint64_t ticket;
+  const auto recording = std::make_shared<cann::Recording>();
+  recording->clock = cann::races().clock(stream->number);
   {
     std::lock_guard<std::mutex> hold(event->lock);
-    ticket = ++event->recorded;
-    event->clock = cann::races().clock(stream->number);
+    event->last = recording;
   }
   cann::Task task;
   task.name = "aclrtRecordEvent";
   task.always = true;
-  task.work = [event, ticket, on = stream.get()] {
+  task.work = [event, recording, on = stream.get()] {
     std::string message;
     const int failure = on->failure(&message);
     std::lock_guard<std::mutex> hold(event->lock);
-    event->completed = ticket;
-    event->at = cann::Time::now();
-    event->failure = failure;
-    event->message = message;
+    recording->complete = true;
+    recording->at = cann::Time::now();
+    recording->failure = failure;
+    recording->message = message;
     event->changed.notify_all();
     return 0;
   };
   code = cann::put_task("aclrtRecordEvent", stream_handle, std::move(task));
   if (code) {  // nothing will complete it
     std::lock_guard<std::mutex> hold(event->lock);
-    event->completed = std::max(event->completed, ticket);
+    recording->complete = true;
     event->changed.notify_all();
   }
   return code;
@@ -134,7 +141,7 @@ CANN_EXPORT aclError aclrtRecordEvent(aclrtEvent handle, aclrtStream stream_hand
 CANN_EXPORT aclError aclrtResetEvent(aclrtEvent handle, aclrtStream stream) {
   int code;
   if (!find_event("aclrtResetEvent", handle, &code) || !cann::find_stream("aclrtResetEvent", stream, &code)) return code;
-  return ACL_SUCCESS;  // each recording has its own number, so there is nothing to take back
+  return ACL_SUCCESS;  // a wait is for one recording, so there is nothing to take back
 }
 
 CANN_EXPORT aclError aclrtStreamWaitEventWithTimeout(aclrtStream stream_handle, aclrtEvent handle, int32_t timeout_ms) {
@@ -143,17 +150,18 @@ CANN_EXPORT aclError aclrtStreamWaitEventWithTimeout(aclrtStream stream_handle, 
   if (!event) return code;
   const auto stream = cann::find_stream("aclrtStreamWaitEvent", stream_handle, &code);
   if (!stream) return code;
-  uint64_t ticket;
+  std::shared_ptr<cann::Recording> recording;
   {
     std::lock_guard<std::mutex> hold(event->lock);
-    ticket = event->recorded;
-    cann::races().wait(stream->number, event->clock);
+    recording = event->last;
   }
-  return cann::enqueue(stream_handle, "aclrtStreamWaitEvent", [event, ticket, timeout_ms, on = stream.get()] {
-    const bool done = cann::wait_for(*event, ticket, timeout_ms > 0 ? timeout_ms : -1, [on] { return on->cut(); });
+  if (!recording) return ACL_SUCCESS;
+  cann::races().wait(stream->number, recording->clock);
+  return cann::enqueue(stream_handle, "aclrtStreamWaitEvent", [event, recording, timeout_ms, on = stream.get()] {
+    const bool done = cann::wait_for(*event, *recording, timeout_ms > 0 ? timeout_ms : -1, [on] { return on->cut(); });
     if (!done && !on->cut()) return fail(ACL_ERROR_RT_WAIT_TIMEOUT, "the event did not come in time");
     std::lock_guard<std::mutex> hold(event->lock);
-    return event->failure ? fail(event->failure, "what it waited for failed: " + event->message) : 0;
+    return recording->failure ? fail(recording->failure, "what it waited for failed: " + recording->message) : 0;
   });
 }
 CANN_EXPORT aclError aclrtStreamWaitEvent(aclrtStream stream, aclrtEvent event) { return aclrtStreamWaitEventWithTimeout(stream, event, -1); }
@@ -162,18 +170,17 @@ CANN_EXPORT aclError aclrtSynchronizeEventWithTimeout(aclrtEvent handle, int32_t
   int code;
   const auto event = find_event("aclrtSynchronizeEvent", handle, &code);
   if (!event) return code;
-  uint64_t ticket;
-  cann::Clock clock;
+  std::shared_ptr<cann::Recording> recording;
   {
     std::lock_guard<std::mutex> hold(event->lock);
-    ticket = event->recorded;
-    clock = event->clock;
+    recording = event->last;
   }
-  if (!cann::wait_for(*event, ticket, timeout_ms > 0 ? timeout_ms : -1, nullptr))
+  if (!recording) return ACL_SUCCESS;
+  if (!cann::wait_for(*event, *recording, timeout_ms > 0 ? timeout_ms : -1, nullptr))
     return fail(ACL_ERROR_RT_EVENT_SYNC_TIMEOUT, "aclrtSynchronizeEvent: not complete after " + std::to_string(timeout_ms) + " ms");
-  cann::races().synchronised(clock);
+  cann::races().synchronised(recording->clock);
   std::lock_guard<std::mutex> hold(event->lock);
-  return event->failure ? fail(event->failure, event->message) : ACL_SUCCESS;
+  return recording->failure ? fail(recording->failure, recording->message) : ACL_SUCCESS;
 }
 CANN_EXPORT aclError aclrtSynchronizeEvent(aclrtEvent event) { return aclrtSynchronizeEventWithTimeout(event, -1); }
 
@@ -182,8 +189,8 @@ CANN_EXPORT aclError aclrtQueryEventStatus(aclrtEvent handle, aclrtEventRecorded
   const auto event = find_event("aclrtQueryEventStatus", handle, &code);
   if (!event) return code;
   std::lock_guard<std::mutex> hold(event->lock);
-  const bool done = event->completed >= event->recorded;
-  if (done) cann::races().synchronised(event->clock);
+  const bool done = event->idle();
+  if (done && event->last) cann::races().synchronised(event->last->clock);
   *status = done ? ACL_EVENT_RECORDED_STATUS_COMPLETE : ACL_EVENT_RECORDED_STATUS_NOT_READY;
   return ACL_SUCCESS;
 }
@@ -209,11 +216,11 @@ CANN_EXPORT aclError aclrtEventElapsedTime(float* ms, aclrtEvent start, aclrtEve
   if (a == b) first.lock();
   else std::lock(first, second);
   for (const auto& one : {a, b}) {
-    if (!one->recorded) return fail(ACL_ERROR_RT_EVENT_TIMESTAMP_INVALID, "aclrtEventElapsedTime: an event was never recorded");
-    if (one->completed < one->recorded) return fail(ACL_ERROR_RT_EVENT_NOT_COMPLETE, "aclrtEventElapsedTime: an event is not complete");
+    if (!one->last) return fail(ACL_ERROR_RT_EVENT_TIMESTAMP_INVALID, "aclrtEventElapsedTime: an event was never recorded");
+    if (!one->idle()) return fail(ACL_ERROR_RT_EVENT_NOT_COMPLETE, "aclrtEventElapsedTime: an event is not complete");
   }
-  if (b->at < a->at) return fail(ACL_ERROR_RT_EVENT_TIMESTAMP_REVERSAL, "aclrtEventElapsedTime: the end came before the start");
-  *ms = std::chrono::duration<float, std::milli>(b->at - a->at).count();
+  if (b->last->at < a->last->at) return fail(ACL_ERROR_RT_EVENT_TIMESTAMP_REVERSAL, "aclrtEventElapsedTime: the end came before the start");
+  *ms = std::chrono::duration<float, std::milli>(b->last->at - a->last->at).count();
   return ACL_SUCCESS;
 }
 
@@ -223,9 +230,9 @@ CANN_EXPORT aclError aclrtEventGetTimestamp(aclrtEvent handle, uint64_t* timesta
   const auto event = find_event("aclrtEventGetTimestamp", handle, &code);
   if (!event) return code;
   std::lock_guard<std::mutex> hold(event->lock);
-  if (!event->recorded) return fail(ACL_ERROR_RT_EVENT_TIMESTAMP_INVALID, "aclrtEventGetTimestamp: the event was never recorded");
-  if (event->completed < event->recorded) return fail(ACL_ERROR_RT_EVENT_NOT_COMPLETE, "aclrtEventGetTimestamp: the event is not complete");
-  *timestamp = uint64_t(std::chrono::duration_cast<std::chrono::microseconds>(event->at.time_since_epoch()).count());
+  if (!event->last) return fail(ACL_ERROR_RT_EVENT_TIMESTAMP_INVALID, "aclrtEventGetTimestamp: the event was never recorded");
+  if (!event->idle()) return fail(ACL_ERROR_RT_EVENT_NOT_COMPLETE, "aclrtEventGetTimestamp: the event is not complete");
+  *timestamp = uint64_t(std::chrono::duration_cast<std::chrono::microseconds>(event->last->at.time_since_epoch()).count());
   return ACL_SUCCESS;
 }
 

@@ -286,3 +286,29 @@ def test_many_threads_use_streams_at_once() -> None:
         thread.join(20)
     cann.aclrtSynchronizeDevice()
     assert counts == [160]
+
+
+@in_process()
+def test_an_event_may_be_recorded_on_another_stream_before_the_first_has_come_to_it() -> None:
+    cann.device()
+    slow, quick, third, event, go = (
+        cann.stream(),
+        cann.stream(),
+        cann.stream(),
+        cann.event(),
+        threading.Event(),
+    )
+    order: list[str] = []
+    _call(slow, lambda _: (go.wait(10), order.append("slow")))
+    cann.aclrtRecordEvent(event, slow)
+    cann.aclrtStreamWaitEvent(third, event)  # for the first recording, whatever comes after
+    _call(third, lambda _: order.append("third"))
+    cann.aclrtRecordEvent(event, quick)
+    cann.aclrtSynchronizeEvent(event)
+    assert cann.number("aclrtQueryEventStatus", event) == DONE and not order
+    go.set()
+    cann.aclrtSynchronizeStream(third)
+    assert order == ["slow", "third"]
+    assert (
+        cann.number("aclrtQueryEventStatus", event) == DONE
+    )  # the older recording, which completed last, is not it
