@@ -114,8 +114,15 @@ def swiglu(gate: Tensor, up: Tensor) -> Tensor:
 # -- geglu ---------------------------------------------------------------------------------------------------------
 
 
+def _gelu(a: Tensor, approximate: str) -> Tensor:
+    """Not F.gelu: torch_npu computes the tanh form for both (op-plugin op_plugin/ops/opapi/GeluOutKernelNpuOpApi.cpp)."""
+    if approximate == "tanh":
+        return 0.5 * a * (1 + torch.tanh(math.sqrt(2 / math.pi) * (a + 0.044715 * a * a * a)))
+    return 0.5 * a * (1 + torch.erf(a * math.sqrt(0.5)))
+
+
 def _geglu(gate: Tensor, up: Tensor, approximate: str) -> Tensor:
-    return (F.gelu(wide(gate), approximate=approximate) * wide(up)).to(gate.dtype).contiguous()
+    return (_gelu(wide(gate), approximate) * wide(up)).to(gate.dtype).contiguous()
 
 
 def _geglu_backward(g_y: Tensor, gate: Tensor, up: Tensor, approximate: str) -> tuple[Tensor, Tensor]:
@@ -130,7 +137,7 @@ def _geglu_backward(g_y: Tensor, gate: Tensor, up: Tensor, approximate: str) -> 
         slope = 0.5 * (1 + torch.erf(a * math.sqrt(0.5))) + a * torch.exp(-0.5 * a * a) / math.sqrt(
             2 * math.pi
         )
-    d_gate, d_up = g * b * slope, g * F.gelu(a, approximate=approximate)
+    d_gate, d_up = g * b * slope, g * _gelu(a, approximate)
     return d_gate.to(gate.dtype).contiguous(), d_up.to(up.dtype).contiguous()
 
 
