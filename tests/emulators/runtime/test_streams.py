@@ -102,6 +102,29 @@ def test_an_event_is_of_its_last_recording() -> None:
     assert cann.number("aclrtQueryEventStatus", event) == DONE
 
 
+@in_process(seconds=20)
+def test_an_event_may_be_recorded_again_before_it_has_completed() -> None:
+    """On a stream that is ahead of the first one: each waits for its own recording, and nobody for ever."""
+    cann.device()
+    slow, fast, waits = cann.stream(), cann.stream(), cann.stream()
+    event, go, seen = cann.event(), threading.Event(), list[str]()
+    _call(slow, lambda _: go.wait(10) and None)
+    cann.aclrtRecordEvent(event, slow)
+    cann.aclrtStreamWaitEvent(waits, event)
+    _call(waits, lambda _: seen.append("after the first"))
+    cann.aclrtRecordEvent(event, fast)
+    cann.aclrtSynchronizeStream(fast)
+    cann.aclrtSynchronizeEvent(event)  # the second recording is the last, and has completed
+    time.sleep(0.1)
+    assert seen == []  # the first has not
+    go.set()
+    cann.aclrtSynchronizeStream(slow)
+    cann.aclrtStreamWaitEvent(fast, event)
+    cann.aclrtSynchronizeStream(fast)
+    cann.aclrtSynchronizeStream(waits)
+    assert seen == ["after the first"]
+
+
 @in_process()
 def test_the_time_between_events_is_that_of_the_stream() -> None:
     cann.device()
