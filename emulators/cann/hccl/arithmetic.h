@@ -1,4 +1,4 @@
-// Reductions of what ranks contribute, element by element, always in rank order: the result is the same bits every time.
+// Reductions of what ranks contribute, element by element and in rank order: the same bits every time.
 #pragma once
 
 #include <cstddef>

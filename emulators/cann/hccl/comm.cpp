@@ -1,5 +1,6 @@
 #include "comm.h"
 
+#include <cstdio>
 #include <map>
 #include <utility>
 
@@ -22,6 +23,12 @@ int stream_code(HcclResult code) {
   }
 }
 
+// torch_npu shows the code alone where a copy to the host meets it, so the reason is said here as well.
+int end(const Failure& failure) {
+  std::fprintf(stderr, "emulated HCCL: %s\n", failure.message.c_str());
+  return cann::fail(stream_code(failure.code), failure.message);
+}
+
 int run(Comm& comm, const char* name, bool faulty, const std::function<void()>& work) {
   try {
     if (const HcclResult code = comm.memory->broken()) throw Failure{code, std::string(name) + ": " + comm.memory->why()};
@@ -29,10 +36,10 @@ int run(Comm& comm, const char* name, bool faulty, const std::function<void()>& 
     work();
     return 0;
   } catch (const Agreed& failure) {
-    return cann::fail(stream_code(failure.code), failure.message);
+    return end(failure);
   } catch (const Failure& failure) {
     comm.memory->fail(HCCL_E_REMOTE, "rank " + std::to_string(comm.rank) + ": " + failure.message);
-    return cann::fail(stream_code(failure.code), failure.message);
+    return end(failure);
   }
 }
 
