@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from hetero.train.metrics import jsonl
 from tests.multiprocess import spawn
-from tests.train import preference_ranks
+from tests.train import preference_ranks, ranks
 from tests.train.preferences import judged, pairs, write
 
 # 7 rows by 2 ranks x 1 row in windows of 2: 2 + 2, then 2 + 1; by 1 rank x 2 rows the same windows.
@@ -43,6 +44,23 @@ def test_two_ranks_equal_one(folder: Path) -> None:
             two, alone = (_without_extremes(numbers) for numbers in (two, alone))
             assert two == pytest.approx(alone, rel=1e-5, abs=2e-6), (job, step)
     assert [len(list(path.iterdir())) for path in (folder / "cache").iterdir()] == [1, 1]
+
+
+def test_an_adapter_on_two_ranks_equals_one(tmp_path: Path) -> None:
+    """The adapter is switched off for the reference inside the pass that DDP watches."""
+    keys = {"algorithm": "dpo", "use_peft": True, "lora_r": 4, "max_steps": 3, "learning_rate": 1e-2}
+    path = str(write(tmp_path, pairs(8), **keys))
+    two, one = tmp_path / "two", tmp_path / "one"
+    spawn(ranks.whole_run, 2, args=[path, [f"output_dir={two}", "per_device_train_batch_size=2"]])
+    ranks.whole_run(path, [f"output_dir={one}", "per_device_train_batch_size=4"])
+    measured = ("step_time", "tokens_per_second", "memory_gib", "mfu")
+    rows = [
+        [{k: v for k, v in row.items() if k not in measured} for row in jsonl.read(run / "metrics.jsonl")]
+        for run in (two, one)
+    ]
+    assert len(rows[0]) == 3
+    for seen, alone in zip(*rows, strict=True):
+        assert seen == pytest.approx(alone, rel=1e-4, abs=1e-5)
 
 
 def _without_extremes(numbers: dict[str, Any]) -> dict[str, Any]:

@@ -57,16 +57,14 @@ class Referenced(Algorithm):
     def begin(self, engine: Engine, splits: Mapping[str, Sequence[Example]]) -> None:
         if not self.needs_reference:
             return
-        name = self._recipe.ref_model_name_or_path
-        self._reference = Reference(engine.model, (lambda: self._load(engine)) if name else None)
-        if not self._recipe.precompute_ref_log_probs:
+        other, once = self._recipe.ref_model_name_or_path, self._recipe.precompute_ref_log_probs
+        self._reference = Reference(engine.model, (lambda: self._load(engine)) if other else None)
+        if other or not once:
             self._reference.hold()
-            return
-        if name:
-            self._reference.hold()
-        for data in splits.values():
-            self._precompute(engine, data)
-        self._reference.release()
+        if once:
+            for data in splits.values():
+                self._precompute(engine, data)
+            self._reference = None  # the policy, which stood in for it, is about to change
 
     def _load(self, engine: Engine) -> nn.Module:
         from hetero.train import model as models
@@ -114,7 +112,7 @@ class Referenced(Algorithm):
 
     def given(self, examples: Sequence[Example]) -> Tensor | None:
         """The precomputed numbers [columns, examples], or None when they are computed on the way."""
-        if not examples or self.columns[0] not in examples[0]:
+        if not self._recipe.precompute_ref_log_probs:
             return None
         return torch.tensor([[example[name] for example in examples] for name in self.columns])
 

@@ -32,10 +32,6 @@ class Reference:
             model = copy.deepcopy(self._policy) if self._other is None else self._other()
             self._model = model.requires_grad_(False).eval()
 
-    def release(self) -> None:
-        """Let the copy go: what it was needed for has been computed."""
-        self._model = None
-
     @property
     def model(self) -> nn.Module | None:
         """The copy, or None while the policy stands in for it."""

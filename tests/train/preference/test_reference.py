@@ -69,7 +69,7 @@ def test_precomputed_equals_live_and_needs_no_model(
     live = Trial(path, "precompute_ref_log_probs=false")
     monkeypatch.setattr(cache, "ROWS", 3)
     trial = Trial(path, "precompute_ref_batch_size=2")
-    assert trial.algorithm._reference.model is None
+    assert trial.algorithm._reference is None
     monkeypatch.setattr(trial.algorithm, "live", None)
     for _ in range(2):  # the second with weights that are not the reference's any more
         expected, got = live.numbers(live.step(3)), trial.numbers(trial.step(3))
