@@ -21,7 +21,8 @@ _ROOTS = ("/usr/local/Ascend/ascend-toolkit/latest", "/usr/local/Ascend/cann")
 _DRIVER_VERSION = "/usr/local/Ascend/driver/version.info"
 _INSTALL = (
     "the Ascend driver and CANN, `source .../ascend-toolkit/set_env.sh`, then the torch_npu that matches "
-    "torch (`pip install torch-npu==TORCH_VERSION`, or `pip install 'hetero[ascend]'`)"
+    "torch (`pip install torch-npu==TORCH_VERSION`, or `pip install 'hetero[ascend]'`); where there is no NPU, "
+    "`hetero emulate ascend -- COMMAND` runs on an emulated one and needs none of these"
 )
 _AUTOLOAD = (
     "torch_npu is installed without CANN, so a plain `import torch` raises: set "
