@@ -16,7 +16,7 @@ from hetero.rollout.pages import PagePool
 from hetero.rollout.request import Completion, Request
 from hetero.rollout.row import Group, Row
 from hetero.rollout.sampling import choose
-from hetero.train.algorithms.head import LMHead
+from hetero.train.model.head import LMHead
 
 
 class Engine:

@@ -19,12 +19,12 @@ import torch
 from torch import Tensor, nn
 
 from hetero.train.algorithms.base import Algorithm, Batch, Example, Items, Sums, WindowShape
-from hetero.train.algorithms.head import check_head
 from hetero.train.algorithms.rollouts import Sampler, left_aligned, reward_matrix
 from hetero.train.algorithms.scoring import Scores, scorable, score
 from hetero.train.data.collate import IGNORE
 from hetero.train.data.prompts import build_prompts
 from hetero.train.data.report import EncodeReport
+from hetero.train.model.head import check_head
 from hetero.train.policy import advantages, aggregation, divergence, objectives
 from hetero.train.preference.reference import Reference, without_dropout
 from hetero.train.rewards import Rewards, load

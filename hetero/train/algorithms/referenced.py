@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from hetero import ops
 from hetero.errors import ModelError
 from hetero.train.algorithms.base import Algorithm, Batch, Example
-from hetero.train.algorithms.head import check_head
 from hetero.train.algorithms.scoring import score
+from hetero.train.model.head import check_head
 from hetero.train.preference import cache
 from hetero.train.preference.reference import Reference, without_dropout
 

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 from hetero import ops
 from hetero.train.algorithms.base import Batch
-from hetero.train.algorithms.head import LMHead
 from hetero.train.data.collate import IGNORE, collate
+from hetero.train.model.head import LMHead
 
 
 def scorable(sequences: Sequence[Mapping[str, Any]], pad_token_id: int) -> Batch:

@@ -16,10 +16,10 @@ from torch import Tensor, nn
 
 from hetero import ops
 from hetero.train.algorithms.base import Algorithm, Batch, Example, Items, Sums
-from hetero.train.algorithms.head import LMHead, check_head
 from hetero.train.algorithms.scoring import scorable
 from hetero.train.data.dataset import build
 from hetero.train.data.report import EncodeReport
+from hetero.train.model.head import LMHead, check_head
 
 
 class SFT(Algorithm):

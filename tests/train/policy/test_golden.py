@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from hetero import ops
-from hetero.train.algorithms.head import LMHead
+from hetero.train.model.head import LMHead
 from hetero.train.model.tiny import tiny_model, tiny_tokenizer
 from hetero.train.policy import aggregation, divergence, objectives
 

@@ -10,7 +10,7 @@ from transformers import (
 )
 
 from hetero.errors import ModelError
-from hetero.train.algorithms.head import LMHead, check_head
+from hetero.train.model.head import LMHead, check_head
 from hetero.train.model.lora import add_lora
 from hetero.train.model.tiny import tiny_model, tiny_tokenizer
 
