@@ -94,6 +94,8 @@ class AscendBackend(Backend):
         if Host.here().package("triton", "triton-ascend") is None:
             answered["triton"] = Cap("no", why="triton-ascend is not installed")
         identity = self.identity(index)
+        if identity.emulated:
+            answered["graph_capture"] = Cap("no", why="hetero's emulator of CANN captures no graphs")
         found = self.table().caps(identity.name, **answered)
         return replace(found, peaks={}) if identity.emulated else found  # it has none of the chip's speed
 

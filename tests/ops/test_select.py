@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
 
 import hetero.ops as ops
-from hetero.accelerator import device
+from hetero.accelerator import Cap, device
 from hetero.errors import OpError
 from hetero.ops import Impl, Where, conformance, registry
 from hetero.ops.definitions import rms_norm as definition
+from hetero.ops.definitions import rope as rope_definition
 
 REFERENCE = "hetero.ops.definitions.rms_norm:forward"
 BACKWARD = "hetero.ops.definitions.rms_norm:backward"
@@ -120,6 +122,32 @@ def test_where_refuses_with_a_reason(mine, where, x, says):
     with ops.use("rms_norm=mine"), pytest.raises(OpError, match="leaves nothing that can run") as error:
         ops.rms_norm(x)
     assert says in str(error.value)
+
+
+def by_rope(q, k, *rest):
+    calls.append("rope")
+    return rope_definition._rope(q, k, *rest)
+
+
+def test_a_size_that_the_op_names_is_a_condition_and_part_of_what_is_remembered(mine):
+    mine(op="rope", forward=f"{HERE}:by_rope", backward=None, where=Where(sizes_le={"heads": 2}))
+    q, table = torch.randn(1, 2, 3, 4), torch.ones(3, 4)
+    with ops.use("rope=mine,*"):
+        for heads in (2, 3, 2):  # the third call is answered from memory
+            ops.rope(q[:, :1].expand(-1, heads, -1, -1), q, table, table)
+    assert calls == ["rope", "rope"]
+    trail = ops.explain("rope", q[:, :1].expand(-1, 3, -1, -1), q, table, table).as_dict()["forward"]["trail"]
+    assert next(v["reason"] for v in trail if v["impl"] == "mine") == "heads 3 > 2"
+
+
+def test_float64_is_refused_where_a_device_has_none(monkeypatch):
+    """The vendor's package would compute it as something else, the reference included."""
+    none = replace(device("cpu").caps, fp64=Cap("no", why="it becomes float32"))
+    monkeypatch.setattr(device("cpu"), "caps", none)
+    registry.refresh()
+    with pytest.raises(OpError, match=r"has no float64 \(it becomes float32\): move it to the CPU"):
+        ops.rms_norm(torch.randn(2, 8, dtype=torch.float64))
+    ops.rms_norm(torch.randn(2, 8))
 
 
 def test_where_accepts_what_it_should(mine):

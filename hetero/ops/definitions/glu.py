@@ -115,7 +115,7 @@ def swiglu(gate: Tensor, up: Tensor) -> Tensor:
 
 
 def _gelu(a: Tensor, approximate: str) -> Tensor:
-    """Not F.gelu: torch_npu computes the tanh form for both (op-plugin op_plugin/ops/opapi/GeluOutKernelNpuOpApi.cpp)."""
+    """Not F.gelu: torch_npu computes the tanh form for both (op-plugin opapi/GeluOutKernelNpuOpApi.cpp)."""
     if approximate == "tanh":
         return 0.5 * a * (1 + torch.tanh(math.sqrt(2 / math.pi) * (a + 0.044715 * a * a * a)))
     return 0.5 * a * (1 + torch.erf(a * math.sqrt(0.5)))
