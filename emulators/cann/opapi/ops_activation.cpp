@@ -17,11 +17,10 @@ Tensor widened(const Tensor& x) {
 
 constexpr double kFastGelu = 1.702;
 
-// A weight of one number a channel, laid along dimension 1 of x.
+// A weight of one number, or one a channel, laid along dimension 1 of x.
 Tensor along_channels(const Tensor& weight, const Tensor& x) {
-  if (weight.numel() == 1 || x.dim() < 2) return weight.reshape(-1);
   Ints shape(size_t(x.dim()), 1);
-  shape[1] = weight.numel();
+  if (weight.numel() != 1) shape.at(1) = weight.numel();
   return weight.reshape(shape);
 }
 
@@ -139,8 +138,7 @@ ACLNN(aclnnSoftplusBackward, (Tensor grad, Tensor self, Scalar beta, Scalar thre
 }
 
 ACLNN(aclnnPrelu, (Tensor self, Tensor weight, Tensor out)) {
-  // torch has laid the weight along the channels already, unless it is called by other programs.
-  write(out, at::_prelu_kernel(self, weight.dim() == self.dim() ? weight : along_channels(weight, self)));
+  write(out, at::_prelu_kernel(self, weight));  // torch has laid the weight along the channels
 }
 ACLNN(aclnnPreluBackward, (Tensor grad, Tensor self, Tensor weight, Tensor grad_self_out, Tensor grad_weight_out)) {
   const Tensor laid = along_channels(weight, self);

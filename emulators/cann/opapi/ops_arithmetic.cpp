@@ -18,7 +18,7 @@ template <typename Other> Tensor divide(const Tensor& self, const Other& other, 
 ACLNN(aclnnAdd, (Tensor self, Tensor other, Scalar alpha, Tensor out)) { write(out, at::add(self, other, alpha)); }
 ACLNN(aclnnAdds, (Tensor self, Scalar other, Scalar alpha, Tensor out)) { write(out, at::add(self, other, alpha)); }
 ACLNN(aclnnAddV3, (Scalar self, Tensor other, Scalar alpha, Tensor out)) {
-  write(out, at::add(at::mul(other, alpha), self));
+  write(out, at::add(at::scalar_tensor(self, out.options()), other.to(out.scalar_type()), alpha));
 }
 ACLNN(aclnnInplaceAdd, (Tensor self, Tensor other, Scalar alpha)) { self.add_(other, alpha); }
 ACLNN(aclnnInplaceAdds, (Tensor self, Scalar other, Scalar alpha)) { self.add_(other, alpha); }

@@ -33,7 +33,8 @@ ACLNN_TWO(aclnnGeTensor, Tensor, ge)
 ACLNN_TWO(aclnnGeScalar, Scalar, ge)
 ACLNN_TWO_INPLACE(aclnnInplaceGeTensor, Tensor, ge)
 ACLNN_TWO_INPLACE(aclnnInplaceGeScalar, Scalar, ge)
-ACLNN_TWO(aclnnLessScalar, Scalar, lt)
+// Not one of CANN's: torch_npu asks for it by mistake where a number on the host is compared with >=, and means this.
+ACLNN_TWO(aclnnLessScalar, Scalar, le)
 
 ACLNN(aclnnEqual, (Tensor self, Tensor other, Tensor out)) { out.fill_(at::equal(self, other)); }
 ACLNN(aclnnIsClose, (Tensor self, Tensor other, double rtol, double atol, bool equal_nan, Tensor out)) {

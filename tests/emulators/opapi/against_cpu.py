@@ -74,7 +74,7 @@ def _close(
     assert actual.shape == expected.shape and actual.dtype == expected.dtype, (
         f"{what}: {actual.dtype} {tuple(actual.shape)}, not {expected.dtype} {tuple(expected.shape)}"
     )
-    if expected.is_floating_point():
+    if expected.is_floating_point() or expected.is_complex():
         rtol, atol = close or CLOSE.get(expected.dtype, (1e-5, 1e-5))
         torch.testing.assert_close(
             actual, expected, rtol=rtol, atol=atol, equal_nan=True, msg=lambda m: f"{what}: {m}"
