@@ -14,7 +14,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from hetero.backends.ascend.vendor import lacks, npu
+from hetero.backends.ascend.vendor import npu
 from hetero.ops.definitions import attention as dense
 from hetero.ops.definitions import attention_varlen as packed
 from hetero.ops.where import Facts
@@ -211,7 +211,4 @@ def fits(facts: Facts) -> str | None:
         return "npu_fusion_attention has no soft-capping"
     if facts.sizes["value_dim"] > facts.last_dim:
         return f"value_dim {facts.sizes['value_dim']} > dim {facts.last_dim}"
-    if facts.op == "attention_varlen":
-        # Without it the statistics come back in an order of their own.
-        return lacks("npu_fusion_attention", "softmax_layout")
-    return lacks("npu_fusion_attention", "sparse_mode")
+    return None

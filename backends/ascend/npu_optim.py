@@ -53,7 +53,7 @@ def exact(facts: Facts) -> str | None:
     return None
 
 
-def fits(facts: Facts) -> str | None:
-    """Why torch's fused AdamW cannot take the step on an NPU here; None when it can."""
+def registered() -> str | None:
+    """Why torch's fused AdamW is not to be had on an NPU here; None when it is."""
     there = torch._C._dispatch_has_kernel_for_dispatch_key("aten::_fused_adamw_", "PrivateUse1")
-    return exact(facts) if there else "this torch_npu has no _fused_adamw_"
+    return None if there else "this torch_npu has no _fused_adamw_"

@@ -19,11 +19,11 @@ _REVISION = 1
 
 #: op -> module, whether it has a backward pass, conditions
 _OPS: dict[str, tuple[str, bool, Where]] = {
-    "rms_norm": ("npu_norm", True, Where(dtypes=_FLOATS, caps=_A2, also=vendor.has("npu_rms_norm"))),
+    "rms_norm": ("npu_norm", True, Where(dtypes=_FLOATS, caps=_A2, installed=vendor.has("npu_rms_norm"))),
     "fused_add_rms_norm": (
         "npu_norm",
         True,
-        Where(dtypes=_FLOATS, caps=_A2, also=vendor.has("npu_add_rms_norm")),
+        Where(dtypes=_FLOATS, caps=_A2, installed=vendor.has("npu_add_rms_norm")),
     ),
     "rope": (
         "npu_rope",
@@ -34,10 +34,10 @@ _OPS: dict[str, tuple[str, bool, Where]] = {
             last_dim_le=npu_rope.MAX_DIM,
             last_dim_multiple_of=2,
             sizes_le={"batch": npu_rope.MAX_BATCH, "heads": npu_rope.MAX_HEADS},
-            also=vendor.has("npu_rotary_mul", "rotary_mode"),
+            installed=vendor.has("npu_rotary_mul", "rotary_mode"),
         ),
     ),
-    "swiglu": ("npu_glu", True, Where(dtypes=_FLOATS, caps=_A2, also=vendor.has("npu_swiglu"))),
+    "swiglu": ("npu_glu", True, Where(dtypes=_FLOATS, caps=_A2, installed=vendor.has("npu_swiglu"))),
     "attention": (
         "npu_attention",
         True,
@@ -46,6 +46,7 @@ _OPS: dict[str, tuple[str, bool, Where]] = {
             caps=_A2,
             last_dim_le=npu_attention.MAX_DIM,
             sizes_le={"heads": npu_attention.MAX_HEADS},
+            installed=vendor.has("npu_fusion_attention", "sparse_mode"),
             also=npu_attention.fits,
         ),
     ),
@@ -57,15 +58,26 @@ _OPS: dict[str, tuple[str, bool, Where]] = {
             caps=_A2,
             last_dim_le=npu_attention.MAX_DIM,
             sizes_le={"heads": npu_attention.MAX_HEADS},
+            # Without this argument the statistics come back in an order of their own.
+            installed=vendor.has("npu_fusion_attention", "softmax_layout"),
             also=npu_attention.fits,
         ),
     ),
     "cross_entropy": (
         "npu_loss",
         True,
-        Where(dtypes=frozenset({torch.float32}), caps=_A2, also=npu_loss.plain),
+        Where(
+            dtypes=frozenset({torch.float32}),
+            caps=_A2,
+            installed=vendor.has("npu_cross_entropy_loss", "reduction", "ignore_index"),
+            also=npu_loss.plain,
+        ),
     ),
-    "adamw": ("npu_optim", False, Where(dtypes=_FLOATS, caps=_A2, also=npu_optim.fits)),
+    "adamw": (
+        "npu_optim",
+        False,
+        Where(dtypes=_FLOATS, caps=_A2, installed=npu_optim.registered, also=npu_optim.exact),
+    ),
     "grouped_matmul": (
         "npu_moe",
         True,
@@ -74,16 +86,22 @@ _OPS: dict[str, tuple[str, bool, Where]] = {
             caps=_A2,
             last_dim_le=65535,
             sizes_le={"experts": 1024, "out_dim": 65535},
-            also=vendor.has("npu_grouped_matmul", "group_list_type"),
+            installed=vendor.has("npu_grouped_matmul", "group_list_type"),
         ),
     ),
     "moe_permute": (
         "npu_moe",
         True,
-        Where(dtypes=_FLOATS, caps=_A2, also=vendor.has("npu_moe_token_permute")),
+        Where(dtypes=_FLOATS, caps=_A2, installed=vendor.has("npu_moe_token_permute")),
     ),
     # The gradient is one scatter and one product: plain torch, since the vendor's own differs by version.
-    "moe_unpermute": ("npu_moe", False, Where(dtypes=_FLOATS, caps=_A2, also=npu_moe.same_dtype)),
+    "moe_unpermute": (
+        "npu_moe",
+        False,
+        Where(
+            dtypes=_FLOATS, caps=_A2, installed=vendor.has("npu_moe_token_unpermute"), also=npu_moe.same_dtype
+        ),
+    ),
 }
 
 

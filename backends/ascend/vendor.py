@@ -8,8 +8,6 @@ from typing import Any
 
 import torch
 
-from hetero.ops.where import Facts
-
 
 def npu(name: str) -> Any:
     """The vendor's operator ``torch.ops.npu.<name>``; tensors go to it by position, since their names have changed."""
@@ -27,6 +25,6 @@ def lacks(name: str, *arguments: str) -> str | None:
     return f"{name} of this torch_npu has no argument {', '.join(missing)}" if missing else None
 
 
-def has(name: str, *arguments: str) -> Callable[[Facts], str | None]:
-    """For ``Where(also=…)``: the operator must be there, with these arguments."""
-    return lambda facts: lacks(name, *arguments)
+def has(name: str, *arguments: str) -> Callable[[], str | None]:
+    """For ``Where(installed=…)``: the operator must be there, with these arguments."""
+    return lambda: lacks(name, *arguments)

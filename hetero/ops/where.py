@@ -59,6 +59,7 @@ class Where:
         flags: for a flag argument, the values it may have (``{"casting": {"llama"}}``).
         sizes_le: for a size that the declaration names, the largest (``{"heads": 256}``).
         caps: device capabilities (fields of ``Device.caps``) that must be a plain "yes".
+        installed: returns what the software here lacks, or None. It holds for every call alike.
         also: escape hatch; returns a reason to refuse, or None. It may look at the facts only.
     """
 
@@ -69,6 +70,7 @@ class Where:
     flags: Mapping[str, Collection[Any]] = field(default_factory=dict)
     sizes_le: Mapping[str, int] = field(default_factory=dict)
     caps: tuple[str, ...] = ()
+    installed: Callable[[], str | None] | None = None
     also: Callable[[Facts], str | None] | None = None
 
     @property
@@ -106,4 +108,6 @@ class Where:
             value = getattr(device.caps, cap)
             if not value:
                 return f"device: {cap} is {value}"
+        if self.installed is not None and (lacking := self.installed()) is not None:
+            return lacking
         return self.also(facts) if self.also is not None else None

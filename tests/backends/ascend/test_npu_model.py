@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
 from hetero.accelerator import device
+from hetero.backends.ascend import vendor
 from hetero.conform.ops import cases
 from hetero.ops import registry
 
@@ -26,3 +29,20 @@ def test_wrappers_conform(name, dtype, modelled):
     directions = {"forward", "backward"} if impl.backward else {"forward"}
     assert {c.direction for c in found} == directions
     assert [c for c in found if not c.passed] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "lacking"),
+    [
+        ("npu_such", "this torch_npu has no npu_such"),
+        ("npu_one", "npu_one of this torch_npu has no argument sink"),
+    ],
+)
+def test_what_is_installed_is_asked_of_schemas(name, lacking, monkeypatch):
+    schema = SimpleNamespace(arguments=[SimpleNamespace(name="query"), SimpleNamespace(name="scale")])
+    there = SimpleNamespace(npu_one=SimpleNamespace(default=SimpleNamespace(_schema=schema)))
+    monkeypatch.setattr(vendor, "torch", SimpleNamespace(ops=SimpleNamespace(npu=there)))
+    vendor.lacks.cache_clear()
+    assert vendor.has(name, "scale", "sink")() == lacking
+    assert vendor.has("npu_one", "scale")() is None
+    vendor.lacks.cache_clear()
