@@ -110,6 +110,8 @@ class AscendEmulator(Emulator):
             # torch_npu prints a warning on stdout without them.
             "ASCEND_HOME_PATH": str(home),
             "ASCEND_OPP_PATH": str(home / "opp"),
+            # Warnings, which only the emulator gets: they name an operator that torch_npu does not find.
+            "ASCEND_GLOBAL_LOG_LEVEL": env.get("ASCEND_GLOBAL_LOG_LEVEL", "2"),
             # An operator that the emulator lacks must be an error, not run on the CPU without a word.
             "TORCH_NPU_FALLBACK_CPU_DISABLE": env.get("TORCH_NPU_FALLBACK_CPU_DISABLE", "1"),
         }

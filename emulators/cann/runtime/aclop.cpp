@@ -5,6 +5,7 @@
 
 #include "acl/acl_op_compiler.h"
 #include "emulator.h"
+#include "errors.h"
 
 struct aclTensorDesc {
   aclDataType type;
@@ -60,8 +61,11 @@ ATTRIBUTE(ListListInt, int, const int*, const int64_t* const*)
 CANN_EXPORT aclError aclopCompileAndExecute(const char* type, int, const aclTensorDesc* const[], const aclDataBuffer* const[], int,
                                             const aclTensorDesc* const[], aclDataBuffer* const[], const aclopAttr*, aclopEngineType,
                                             aclopCompileType, const char*, aclrtStream) {
-  return fail(ACL_ERROR_OP_NOT_FOUND, std::string("operator ") + type +
-              " was asked for on the aclop path, which is not emulated: the aclnn operator that should have run is missing");
+  const std::string missing = cann::take_missing_operator();
+  const std::string why = missing.empty() ? "torch_npu asks for no aclnn operator there on this SoC"
+                                          : missing + " is missing (docs/emulators.md says how to add an operator)";
+  return fail(ACL_ERROR_OP_NOT_FOUND,
+              std::string("operator ") + type + " was asked for on the aclop path, which is not emulated: " + why);
 }
 
 CANN_EXPORT aclError aclopCompileAndExecuteV2(const char* type, int, aclTensorDesc*[], aclDataBuffer*[], int, aclTensorDesc*[], aclDataBuffer*[],

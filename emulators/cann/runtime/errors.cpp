@@ -2,8 +2,12 @@
 #include "errors.h"
 
 #include <atomic>
+#include <cstdarg>
+#include <cstdio>
+#include <cstring>
 #include <fstream>
 #include <iterator>
+#include <mutex>
 
 #include "device.h"
 #include "emulator.h"
@@ -13,7 +17,21 @@ namespace {
 thread_local std::string noted;     // since the last aclGetRecentErrMsg
 thread_local std::string returned;  // what that call's pointer refers to
 std::atomic<bool> initialised{false};
+std::mutex missing_lock;
+std::string missing;  // the aclnn operator that was last looked for and not found, by any thread
 }  // namespace
+
+void missing_operator(const std::string& name) {
+  std::lock_guard<std::mutex> hold(missing_lock);
+  missing = name;
+}
+
+std::string take_missing_operator() {
+  std::lock_guard<std::mutex> hold(missing_lock);
+  std::string name;
+  name.swap(missing);
+  return name;
+}
 
 int fail(int code, const std::string& message) {
   noted = message;
@@ -59,5 +77,15 @@ CANN_EXPORT aclError aclFinalize() {
   return ACL_SUCCESS;
 }
 
-CANN_EXPORT void aclAppLog(aclLogLevel, const char*, const char*, uint32_t, const char*, ...) {}
+// Of what a program logs, one thing is kept: that torch_npu did not find an aclnn operator and calls an older one instead.
+CANN_EXPORT void aclAppLog(aclLogLevel, const char*, const char*, uint32_t, const char* format, ...) {
+  if (!format || !std::strstr(format, "GetWorkspaceSize not in")) return;
+  char text[256];
+  va_list arguments;
+  va_start(arguments, format);
+  std::vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  const char* name = std::strstr(text, "aclnn");
+  if (name) cann::missing_operator(std::string(name, std::strcspn(name, " ")));
+}
 }

@@ -170,3 +170,21 @@ def test_a_tensor_that_is_missing_is_named() -> None:
 
 def test_an_operator_without_its_executor() -> None:
     assert ctypes.CDLL("libopapi.so").aclnnExp(None, ctypes.c_uint64(0), None, None) == 161001
+
+
+def test_an_operator_that_is_missing_is_named_where_torch_npu_falls_back_to_an_older_one() -> None:
+    """torch_npu says so in its log, and nowhere else."""
+    runtime = ctypes.CDLL("libascendcl.so")
+    runtime.aclGetRecentErrMsg.restype = ctypes.c_char_p
+    words = b"[PTA]:%s or %sGetWorkspaceSize not in %s, or %s not found. Will call %s"
+    runtime.aclAppLog(
+        2, b"f", b"f", 1, words, b"aclnnNone", b"aclnnNone", b"libopapi.so", b"libopapi.so", b"acl_op::none()"
+    )
+    assert runtime.aclopCompileAndExecute(b"None", *([None] * 9), None, None)
+    assert b"operator None was asked for on the aclop path" in (why := runtime.aclGetRecentErrMsg())
+    assert b"aclnnNone is missing (docs/emulators.md" in why
+
+
+def test_an_operator_that_torch_npu_has_in_its_older_form_only() -> None:
+    with pytest.raises(RuntimeError, match=r"StridedSlice was asked for on the aclop path.*on this SoC"):
+        torch.ops.npu.npu_indexing(numbers(4, 4).npu(), [0, 0], [2, 2], [1, 1])
