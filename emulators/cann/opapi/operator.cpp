@@ -172,6 +172,9 @@ int prepare(const char* name, uint64_t* workspace, aclOpExecutor** executor, con
       range.writes = size_t(parameter) < writes.size() && writes[size_t(parameter)];
       made->ranges.push_back(range);
     }
+    for (const auto& [type, sizes] : taken.tensors) {
+      TORCH_CHECK(type != ACL_DOUBLE || takes_float64(name), "float64 is not among the data types it is documented to take");
+    }
     made->tensors = std::move(taken.tensors);
     *executor = made.release();
     return 0;

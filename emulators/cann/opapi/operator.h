@@ -106,6 +106,9 @@ struct Registered {
   explicit Registered(const char* name);
 };
 
+// Whether the operator is documented to take float64.
+bool takes_float64(const char* name);
+
 using Symbol = void (*)();
 
 // ACLNN_RULE's: null for an operator that has none.

@@ -188,3 +188,16 @@ def test_an_operator_that_is_missing_is_named_where_torch_npu_falls_back_to_an_o
 def test_an_operator_that_torch_npu_has_in_its_older_form_only() -> None:
     with pytest.raises(RuntimeError, match=r"StridedSlice was asked for on the aclop path.*on this SoC"):
         torch.ops.npu.npu_indexing(numbers(4, 4).npu(), [0, 0], [2, 2], [1, 1])
+
+
+@pytest.mark.parametrize("refused", ["silu", "nn.functional.gelu", "trunc", "std"])
+def test_float64_is_refused_by_operators_that_are_documented_without_it(refused: str) -> None:
+    x = torch.zeros(3, dtype=torch.float64, device="npu")
+    function = getattr(torch.nn.functional, refused.split(".")[-1], None) or getattr(torch, refused)
+    with pytest.raises(RuntimeError, match=r"aclnn\w+ \(Double \[3\].*float64 is not among the data types"):
+        function(x)
+
+
+def test_float64_is_taken_by_operators_that_are_documented_with_it() -> None:
+    x = torch.ones(3, dtype=torch.float64, device="npu")
+    assert (x + x * 2).exp().sum().cpu().dtype == torch.float64
