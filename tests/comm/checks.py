@@ -67,6 +67,11 @@ def equal(got: Tensor, want: Tensor) -> None:
     assert ours.equal(theirs)
 
 
+def has_float8(c: Communicator) -> bool:
+    """Whether the device can convert, and copy, 8-bit floats."""
+    return c.device.type == "cpu" or bool(c.device.caps.fp8_formats.usable)
+
+
 # -- reductions
 def all_reduce_every_dtype_op_and_shape(c: Communicator) -> None:
     for dtype in (*FLOATS, *INTEGERS):
@@ -88,6 +93,8 @@ def all_reduce_bool_and_complex_and_float8(c: Communicator) -> None:
     z = torch.tensor([1 + 2j, 3 - 1j]) * (c.rank + 1)
     total = sum(range(1, c.world_size + 1))
     equal(c.all_reduce(z.clone()), torch.tensor([1 + 2j, 3 - 1j]) * total)
+    if not has_float8(c):
+        return
     small = torch.tensor([0.5, 1.0]).to(torch.float8_e4m3fn)
     equal(c.all_reduce(small), torch.tensor([0.5 * c.world_size, c.world_size]).to(torch.float8_e4m3fn))
 
@@ -156,7 +163,7 @@ def reduce_scatter_both_forms(c: Communicator) -> None:
 
 # -- movement
 def movement_takes_every_dtype_and_shape(c: Communicator) -> None:
-    for dtype in ANY:
+    for dtype in ANY if has_float8(c) else ANY[:-1]:
         for shape in SHAPES if dtype == torch.float32 else ((3, 5),):
             every = values(c, shape, dtype)
             mine = every[c.rank]
@@ -259,14 +266,17 @@ def arguments_that_cannot_work_are_refused(c: Communicator) -> None:
         ("avg of int64 would round", lambda: c.all_reduce(torch.ones(1, dtype=torch.int64), "avg")),
         ("sum of bool has no meaning", lambda: c.all_reduce(torch.tensor([True]))),
         ("max of complex", lambda: c.all_reduce(torch.tensor([1j]), "max")),
-        ("cannot reduce uint64", lambda: c.all_reduce(torch.ones(1).to(torch.uint64))),
+        ("cannot reduce uint64", lambda: c.all_reduce(torch.ones(1, dtype=torch.int64).view(torch.uint64))),
         ("t is on meta", lambda: c.all_reduce(torch.ones(1, device="meta"))),
         ("must be a tensor, got list", lambda: c.all_reduce([1.0])),
         ("sparse", lambda: c.broadcast(torch.eye(2).to_sparse())),
         (f"src={n} is not a rank", lambda: c.broadcast(torch.ones(1), n)),
         ("dst=-1 is not a rank", lambda: c.reduce(torch.ones(1), -1)),
         ("times the elements", lambda: c.all_gather_into_tensor(torch.ones(n + 1), torch.ones(1))),
-        ("out is torch.float64", lambda: c.all_gather_into_tensor(torch.ones(n).double(), torch.ones(1))),
+        (
+            "out is torch.float64",
+            lambda: c.all_gather_into_tensor(torch.empty(n, dtype=torch.float64), torch.ones(1)),
+        ),
         (f"list of {n} tensors", lambda: c.reduce_scatter([torch.ones(1)] * (n + 1))),
         (f"list of {n} tensors", lambda: c.all_to_all(torch.ones(n))),
         ("sum to 6 rows", lambda: c.all_to_all_single(torch.ones(6), torch.ones(6), [7] + [0] * (n - 1))),
@@ -284,12 +294,13 @@ def arguments_that_cannot_work_are_refused(c: Communicator) -> None:
 
 def it_says_what_it_does(c: Communicator) -> None:
     told = c.describe()
-    assert told["ranks"] == list(range(c.world_size)) and told["backend"] == "gloo"
+    assert told["ranks"] == list(range(c.world_size)) and told["backend"] == c.job.library.backend
     text = c.explain()
-    assert "all_reduce" in text and "gloo" in text and told["facts"][c.rank]["pid"] in text
+    assert "all_reduce" in text and told["backend"] in text and told["facts"][c.rank]["pid"] in text
     if c.world_size > 1:
         assert told["collectives"]["op=avg"].startswith("sum, then division")
-        assert told["collectives"]["sum of bfloat16"] == "in float32, rounded once"
+        if told["backend"] == "gloo":
+            assert told["collectives"]["sum of bfloat16"] == "in float32, rounded once"
 
 
 def without_checks_results_are_the_same(c: Communicator) -> None:
@@ -401,7 +412,7 @@ def what_a_library_lacks_goes_over_the_host(c: Communicator) -> None:
     ):
         check(poor)
     every = values(c, (3,), torch.float64)
-    equal(poor.scatter(torch.empty(3).double(), every if c.rank == 0 else None), every[c.rank])
+    equal(poor.scatter(torch.empty(3, dtype=torch.float64), every if c.rank == 0 else None), every[c.rank])
     assert (poor.gather(every[c.rank]) is None) == (c.rank != 0)
     told = poor.describe()["collectives"]
     assert told["gather"] == "over the host by gloo: XCCL is not documented to do it"
@@ -409,6 +420,8 @@ def what_a_library_lacks_goes_over_the_host(c: Communicator) -> None:
 
 
 def what_a_library_lacks_is_made_of_its_other_calls(c: Communicator) -> None:
+    if not c.job.library.on_host:
+        return  # the device's own library is that picky, or takes less than gloo
     spec = CommSpec("gloo", "XCCL", bytes_as="int8", by_messages=("all_to_all",), lists_at=(2, 3))
     job = dataclasses.replace(c.job, library=dataclasses.replace(Library.of(spec), backend="xccl"))
     picky = Communicator(job, c.ranks, c.rank, c.group, c._control_group)
@@ -435,7 +448,7 @@ def data_parallel_works_with_the_group(c: Communicator) -> None:
     mean = torch.stack([t.mean(0) for t in values(c, (4, 3), torch.float32)]).mean(0)
     same(model.module.weight.grad, mean[None])
     with pytest.raises(RuntimeError, match="mat1 and mat2"), c.guard("a bug of the caller"):
-        torch.ones(2, 3) @ torch.ones(2, 3)
+        torch.ones(2, 3, device="cpu") @ torch.ones(2, 3, device="cpu")
 
 
 TOGETHER = (

@@ -126,7 +126,11 @@ def not_a_root_info(where: Path, rank: int, size: int) -> list[dict[str, Any]]:
     junk = b"junk".ljust(4108, b"\0")
     gone = b"hetero-hccl-1 4194303 3 1234".ljust(4108, b"\0")
     tries = [(1, junk), (1, gone), (0, root_info()), (99, root_info())]
-    return [attempt(lambda r=r, i=i: call(hccl.HcclCommInitRootInfo, r, i, 0, ctypes.byref(handle))) for r, i in tries]  # fmt: skip
+
+    def join(ranks: int, info: bytes) -> None:
+        call(hccl.HcclCommInitRootInfo, ranks, info, 0, ctypes.byref(handle))
+
+    return [attempt(lambda t=t: join(*t)) for t in tries]
 
 
 def no_device_is_set(where: Path, rank: int, size: int) -> dict[str, Any]:
@@ -186,9 +190,10 @@ def destroyed_while_waiting(where: Path, rank: int, size: int) -> dict[str, Any]
 
 def traces() -> list[str]:
     """What communicators of this process have open or mapped."""
-    maps = [line.split()[-2:] for line in Path("/proc/self/maps").read_text().splitlines()]
-    links = [os.readlink(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{fd}")]  # fmt: skip
-    return [str(x) for x in (*maps, *links) if "hccl" in str(x) and ".so" not in str(x)]
+    names = [" ".join(line.split()[5:]) for line in Path("/proc/self/maps").read_text().splitlines()]
+    files = Path("/proc/self/fd")
+    names += [os.readlink(files / fd) for fd in os.listdir(files) if (files / fd).exists()]
+    return [name for name in names if "hccl" in name and ".so" not in name]
 
 
 def nothing_is_left(where: Path, rank: int, size: int) -> dict[str, Any]:
@@ -198,7 +203,7 @@ def nothing_is_left(where: Path, rank: int, size: int) -> dict[str, Any]:
     during = traces()
     named = [name for name in os.listdir("/dev/shm") if "hccl" in name]
     comm.close()
-    call(acl.aclrtDeviceSynchronize) if hasattr(acl, "aclrtDeviceSynchronize") else None
+    call(acl.aclrtSynchronizeDevice)
     return {"before": before, "during": during, "named": named, "after": traces()}
 
 

@@ -1,4 +1,4 @@
-"""What emulated HCCL does when a rank dies, leaves, lags, errs or is told to fail: nobody hangs, and all are told why."""
+"""What emulated HCCL does when a rank dies, leaves, lags or errs: nobody hangs, and all are told why."""
 
 from __future__ import annotations
 
