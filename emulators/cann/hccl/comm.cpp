@@ -31,7 +31,8 @@ int end(const Failure& failure) {
 
 int run(Comm& comm, const char* name, bool faulty, const std::function<void()>& work) {
   try {
-    if (const HcclResult code = comm.memory->broken()) throw Failure{code, std::string(name) + ": " + comm.memory->why()};
+    if (const HcclResult code = comm.memory->broken())
+      throw Failure{code, std::string(name) + ": " + comm.memory->why()};
     if (faulty) throw Failure{HCCL_E_INTERNAL, "a fault was injected in " + std::string(name)};
     work();
     return 0;
@@ -99,7 +100,8 @@ void check_memory(const char* what, const void* data, size_t bytes, size_t size)
   if (bytes && !cann::on_device(data, bytes))
     throw Failure{HCCL_E_PARA, std::string(what) + " " + cann::off_device(data, bytes)};
   if (size && reinterpret_cast<uintptr_t>(data) % size)
-    throw Failure{HCCL_E_PARA, std::string(what) + " is not aligned to its elements of " + std::to_string(size) + " bytes"};
+    throw Failure{HCCL_E_PARA,
+                  std::string(what) + " is not aligned to its elements of " + std::to_string(size) + " bytes"};
 }
 
 void submit(const CommPtr& comm, aclrtStream stream, const char* name, std::vector<Range> ranges,

@@ -52,9 +52,9 @@ void check_memory(const char* what, const void* data, size_t bytes, size_t size)
 // What every rank throws alike: it ends the operation, and the communicator goes on.
 struct Agreed : Failure {};
 
-// Puts `work`, which uses `ranges` of device memory, on the stream. Throws Failure if that cannot be. A Failure that the
-// work throws, or that it is never run since its stream has failed before, ends the communicator for all ranks. Counts
-// and honours the faults that HETERO_CANN_FAULTS asks for.
+// Puts `work`, which uses `ranges` of device memory, on the stream. Throws Failure if that cannot be. A Failure that
+// the work throws, or that it is never run since its stream has failed before, ends the communicator for all ranks.
+// Counts and honours the faults that HETERO_CANN_FAULTS asks for.
 void submit(const CommPtr& comm, aclrtStream stream, const char* name, std::vector<Range> ranges,
             std::function<void()> work);
 

@@ -18,7 +18,8 @@ uint32_t current_device() {
   return static_cast<uint32_t>(device);
 }
 
-CommPtr join(std::shared_ptr<Segment> memory, uint32_t ranks, uint32_t rank, uint32_t device, const Settings& settings) {
+CommPtr join(std::shared_ptr<Segment> memory, uint32_t ranks, uint32_t rank, uint32_t device,
+             const Settings& settings) {
   memory->join(ranks, rank, device);
   memory->wait(
       [&](std::vector<uint32_t>* missing) {

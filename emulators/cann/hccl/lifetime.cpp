@@ -76,7 +76,8 @@ CANN_EXPORT HcclResult HcclCommInitRootInfoScalable(uint32_t ranks, uint32_t roo
                                                     uint32_t rank, uint32_t reserved, const HcclCommConfig* config,
                                                     HcclComm* out) {
   if (!roots || reserved)
-    return static_cast<HcclResult>(cann::fail(HCCL_E_PARA, "HcclCommInitRootInfoScalable: needs a root info and nExtRoot 0"));
+    return static_cast<HcclResult>(
+        cann::fail(HCCL_E_PARA, "HcclCommInitRootInfoScalable: needs a root info and nExtRoot 0"));
   return init("HcclCommInitRootInfoScalable", ranks, infos, rank, config, out);
 }
 

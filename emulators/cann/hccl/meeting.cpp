@@ -48,7 +48,11 @@ std::string describe(const Call& call, uint32_t ranks) {
 }
 
 Meeting::Meeting(Comm& comm, const Call& call, uint64_t turn, Agreement agreement)
-    : comm_(comm), memory_(*comm.memory), doing_(describe(call, comm.size)), agreement_(std::move(agreement)), turn_(turn) {
+    : comm_(comm),
+      memory_(*comm.memory),
+      doing_(describe(call, comm.size)),
+      agreement_(std::move(agreement)),
+      turn_(turn) {
   comm.wait([&](auto*) { return comm.collectives.serving == turn; }, doing_);
   Member& me = memory_.member(comm.rank);
   first_ = round_ = me.step;

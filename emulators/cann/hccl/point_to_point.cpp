@@ -39,7 +39,8 @@ void put(const CommPtr& comm, aclrtStream stream, const char* name, std::vector<
   }
 }
 
-void post(const CommPtr& comm, aclrtStream stream, const char* name, uint32_t operation, std::vector<Message> messages) {
+void post(const CommPtr& comm, aclrtStream stream, const char* name, uint32_t operation,
+          std::vector<Message> messages) {
   for (const Message& message : messages) {
     if (const std::string no = refusal(here(), operation, message.dtype, 0); !no.empty())
       throw Failure{HCCL_E_NOT_SUPPORT, no};

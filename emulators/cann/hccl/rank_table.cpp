@@ -1,5 +1,5 @@
-// Communicators from a rank table, a JSON file that lists servers, devices and ranks. Ranks of one table meet at a socket
-// that is named after its content and lies in no file system: rank 0 tells the others of its memory there.
+// Communicators from a rank table, a JSON file that lists servers, devices and ranks. Ranks of one table meet at a
+// socket that is named after its content and lies in no file system: rank 0 tells the others of its memory there.
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <iterator>
 #include <regex>
 #include <sstream>
 #include <thread>
@@ -42,7 +43,8 @@ Table read_table(const char* path) {
                                           " servers: emulated HCCL joins processes of one machine"};
   const std::regex rank("\"rank_id\"\\s*:\\s*\"?(\\d+)");
   Table table;
-  for (auto it = std::sregex_iterator(text.begin(), text.end(), rank); it != std::sregex_iterator(); ++it) ++table.ranks;
+  const std::sregex_iterator first(text.begin(), text.end(), rank);
+  table.ranks = static_cast<uint32_t>(std::distance(first, std::sregex_iterator()));
   if (!table.ranks) throw Failure{HCCL_E_PARA, std::string(path) + " is no rank table: it has no rank_id"};
   char name[80];
   std::snprintf(name, sizeof name, "hetero-hccl-%d-%zx", static_cast<int>(getuid()), std::hash<std::string>()(text));
@@ -66,12 +68,14 @@ sockaddr_un address(const std::string& name, socklen_t* length) {
 // Tells `root` to whoever connects, until it is destroyed.
 class Teller {
  public:
-  Teller(const std::string& name, std::string root) : root_(std::move(root)), file_{socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)} {
+  Teller(const std::string& name, std::string root)
+      : root_(std::move(root)), file_{socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)} {
     socklen_t length;
     const sockaddr_un at = address(name, &length);
     if (bind(file_.number, reinterpret_cast<const sockaddr*>(&at), length) || listen(file_.number, 64))
-      throw Failure{HCCL_E_UNAVAIL, std::string("rank 0 of this rank table cannot be reached (is a job with the same table starting?): ") +
-                                        std::strerror(errno)};
+      throw Failure{HCCL_E_UNAVAIL,
+                    std::string("rank 0 of this rank table cannot be reached (is a job with it starting?): ") +
+                        std::strerror(errno)};
     thread_ = std::thread([this] { tell(); });
   }
   ~Teller() {

@@ -59,7 +59,8 @@ extern "C" CANN_EXPORT HcclResult HcclCreateSubCommConfig(HcclComm* parent, uint
     if (std::set<uint32_t>(members.begin(), members.end()).size() != n)
       throw Failure{HCCL_E_PARA, "rankIds names a rank twice"};
     for (uint32_t member : members)
-      if (member >= whole->size) throw Failure{HCCL_E_PARA, "rankIds has " + std::to_string(member) + ", no rank of comm"};
+      if (member >= whole->size)
+        throw Failure{HCCL_E_PARA, "rankIds has " + std::to_string(member) + ", no rank of comm"};
     if (rank >= n || members[rank] != whole->rank)
       throw Failure{HCCL_E_PARA, "subCommRankId " + std::to_string(rank) + " is not where rankIds has this rank, " +
                                      std::to_string(whole->rank)};

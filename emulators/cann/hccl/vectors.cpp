@@ -48,8 +48,8 @@ size_t longest(Meeting& meeting, uint32_t ranks, size_t size) {
   return most * size;
 }
 
-// Rounds in which a slot has a part for every rank; each rank takes its own from every slot. `take(from, at, bytes)` gets
-// what rank `from` has sent, which begins at byte `at` of its piece; with no slots to tell apart it gets all at once.
+// Rounds in which a slot has a part for every rank; each rank takes its own from every slot. `take(at, part)` does:
+// parts are `part` bytes apart in a slot, and hold what begins at byte `at` of a rank's piece.
 void exchange(Comm& c, Meeting& meeting, const char* send, const Layout& out, size_t size,
               const std::function<void(size_t at, size_t part)>& take) {
   const size_t part = kSlot / c.size / 64 * 64;
@@ -78,8 +78,8 @@ std::string all_to_all_agrees(const std::vector<Call>& calls) {
   for (size_t from = 0; from < calls.size(); ++from)
     for (size_t to = 0; to < calls.size(); ++to)
       if (calls[from].send[to] != calls[to].receive[from])
-        return "rank " + std::to_string(from) + " sends " + std::to_string(calls[from].send[to]) + " elements to rank " +
-               std::to_string(to) + ", which expects " + std::to_string(calls[to].receive[from]);
+        return "rank " + std::to_string(from) + " sends " + std::to_string(calls[from].send[to]) +
+               " elements to rank " + std::to_string(to) + ", which expects " + std::to_string(calls[to].receive[from]);
   return "";
 }
 
@@ -143,7 +143,8 @@ void all_to_all(const CommPtr& comm, const Order& o, const void* send, const Lay
 }
 
 void one_dtype(HcclDataType send, HcclDataType receive) {
-  if (send != receive) throw Failure{HCCL_E_PARA, "sendType " + dtype_name(send) + " is not recvType " + dtype_name(receive)};
+  if (send != receive)
+    throw Failure{HCCL_E_PARA, "sendType " + dtype_name(send) + " is not recvType " + dtype_name(receive)};
 }
 
 }  // namespace
@@ -178,7 +179,8 @@ CANN_EXPORT HcclResult HcclAlltoAllVC(const void* send, const void* matrix, Hccl
       out.push_back(counts[comm->rank * comm->size + peer]);
       in.push_back(counts[peer * comm->size + comm->rank]);
     }
-    all_to_all(comm, {"HcclAlltoAllVC", HCCL_CMD_ALLTOALLVC, send_type}, send, packed(out), receive, packed(in), stream);
+    all_to_all(comm, {"HcclAlltoAllVC", HCCL_CMD_ALLTOALLVC, send_type}, send, packed(out), receive, packed(in),
+               stream);
   });
 }
 
@@ -215,7 +217,8 @@ CANN_EXPORT HcclResult HcclAllGatherV(void* send, uint64_t count, void* receive,
           size_t begin = 0;
           do {
             if (begin < count * size)
-              std::memcpy(meeting.mine(), static_cast<const char*>(send) + begin, std::min(kSlot, count * size - begin));
+              std::memcpy(meeting.mine(), static_cast<const char*>(send) + begin,
+                          std::min(kSlot, count * size - begin));
             meeting.meet();
             for (uint32_t from = 0; from < c.size; ++from)
               if (const size_t bytes = in.counts[from] * size; begin < bytes)
