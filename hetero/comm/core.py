@@ -22,7 +22,17 @@ if TYPE_CHECKING:
     from hetero.accelerator import Device
 
 #: What a library's errors say when a connection, and not the caller, is at fault.
-_TRANSPORT = ("gloo", "nccl", "hccl", "remote error", "connection", "pair closure", "broken pipe", "timed out", "timeout")
+_TRANSPORT = (
+    "gloo",
+    "nccl",
+    "hccl",
+    "remote error",
+    "connection",
+    "pair closure",
+    "broken pipe",
+    "timed out",
+    "timeout",
+)
 
 
 @dataclass(frozen=True)
