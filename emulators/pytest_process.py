@@ -61,7 +61,7 @@ class Process:
         os.close(reading)
         os.close(writing)
         self._requests = os.fdopen(self._to, "w")
-        self._replies = os.fdopen(self._from, "rb", buffering=0)
+        self._replies = _Pipe(os.fdopen(self._from, "rb", buffering=0))
 
     def send(self, nodeid: str, following: str | None) -> None:
         """Have one test run there.
@@ -87,11 +87,11 @@ class Process:
             EmulatorError: the process ended, does not know the test, or said nothing in time.
         """
         while True:
-            if wait is not None and not select.select([self._replies], [], [], wait)[0]:
+            if wait is not None and not select.select([self._from], [], [], wait)[0]:
                 raise EmulatorError(f"{otherwise}\n{self._tail()}")
             try:
                 reply = pickle.load(self._replies)
-            except EOFError:
+            except (EOFError, pickle.UnpicklingError):
                 raise EmulatorError(self._ended()) from None
             if "missing" in reply:
                 raise EmulatorError(
@@ -126,6 +126,25 @@ class Process:
     def _tail(self) -> str:
         lines = Path(self._log.name).read_text(encoding="utf-8", errors="replace").splitlines()
         return "\n".join(["--- its last output", *lines[-_LAST_LINES:]])
+
+
+class _Pipe:
+    """Whole reads from a pipe, which gives what it has: a long report comes in parts. Nothing is read ahead, so that
+    select() tells the truth.
+    """
+
+    def __init__(self, raw: Any) -> None:
+        self._raw = raw
+
+    def read(self, size: int) -> bytes:
+        parts = []
+        while size and (part := self._raw.read(size)):
+            parts.append(part)
+            size -= len(part)
+        return b"".join(parts)
+
+    def readline(self) -> bytes:
+        return self._raw.readline()
 
 
 def _options(config: pytest.Config) -> list[str]:

@@ -32,13 +32,14 @@ struct AttentionGradients {
 };
 
 // From what attend() left: max and sum.
-void attend_backward(const Attention& call, const Tensor& grad, const Tensor& max, const Tensor& sum, const OptTensor& out,
-                     const AttentionGradients& into);
+void attend_backward(const Attention& call, const Tensor& grad, const Tensor& max, const Tensor& sum,
+                     const OptTensor& out, const AttentionGradients& into);
 
 // Refuses an atten_mask or sparse_mode that cannot be meant for sq queries and skv keys (of TND: in all).
 void check_mask(const Attention& call, int64_t sq, int64_t skv);
 
 // Which scores of one batch entry are left out, [.., Sq, Skv] with true for "left out"; nothing where none is.
-OptTensor left_out(const Attention& call, int64_t sq, int64_t skv, int64_t entry, int64_t first_entry, int64_t last_entry);
+OptTensor left_out(const Attention& call, int64_t sq, int64_t skv, int64_t entry, int64_t first_entry,
+                   int64_t last_entry);
 
 }  // namespace cann

@@ -44,13 +44,14 @@ void check_mask(const Attention& call, int64_t sq, int64_t skv) {
   TORCH_CHECK(type == at::kBool || type == at::kByte, "atten_mask is ", type, ", not bool or uint8");
   if (compressed(call.sparse)) {
     const int64_t rows = compressed_rows(call.sparse);
-    TORCH_CHECK(mask.dim() >= 2 && mask.size(-1) == kCompressed && mask.size(-2) == rows && mask.numel() == rows * kCompressed,
-                "atten_mask of sparse_mode ", call.sparse, " has shape [", rows, ", ", kCompressed, "], not ", mask.sizes());
+    TORCH_CHECK(
+        mask.dim() >= 2 && mask.size(-1) == kCompressed && mask.size(-2) == rows && mask.numel() == rows * kCompressed,
+        "atten_mask of sparse_mode ", call.sparse, " has shape [", rows, ", ", kCompressed, "], not ", mask.sizes());
   } else if (packed) {
     TORCH_CHECK(mask.dim() == 2, "atten_mask of TND is [longest query, longest key], not ", mask.sizes());
   } else {
-    TORCH_CHECK((mask.dim() == 2 || mask.dim() == 4) && mask.size(-2) == sq && mask.size(-1) == skv, "atten_mask of shape ",
-                mask.sizes(), " with ", sq, " queries and ", skv, " keys");
+    TORCH_CHECK((mask.dim() == 2 || mask.dim() == 4) && mask.size(-2) == sq && mask.size(-1) == skv,
+                "atten_mask of shape ", mask.sizes(), " with ", sq, " queries and ", skv, " keys");
   }
 }
 
@@ -67,8 +68,8 @@ OptTensor left_out(const Attention& call, int64_t sq, int64_t skv, int64_t entry
   switch (call.sparse) {
     case 0:  // outside the band, counted from the top left, kernels do not compute at all
       return full(call, sq, skv).logical_or(from_top > call.after).logical_or(-from_top > call.before);
-    case 1: case 5:
-      return full(call, sq, skv);
+    case 1:
+    case 5: return full(call, sq, skv);
     case 2: return Compressed(*call.mask, kCompressed)(from_top);
     case 3: return Compressed(*call.mask, kCompressed)(from_bottom);
     case 4: return band();

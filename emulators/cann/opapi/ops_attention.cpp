@@ -7,23 +7,25 @@ using namespace cann;
 #define ROPE_OPERANDS Tensor query, OptTensor query_rope, Tensor key, OptTensor key_rope, Tensor value
 #define MASKS OptTensor pse, OptTensor dropped, OptTensor padding, OptTensor mask
 #define SAVED Tensor max, Tensor sum, OptTensor, OptTensor attention
-#define SETTINGS double scale, double keep, int64_t before, int64_t after, int64_t heads, Text layout, int64_t precise, int64_t sparse
+#define SETTINGS \
+  double scale, double keep, int64_t before, int64_t after, int64_t heads, Text layout, int64_t precise, int64_t sparse
 #define ENDS OptInts prefix, OptInts query_ends, OptInts key_ends
 #define STARTS OptInts query_start, OptInts key_start
 #define RESULTS OptTensor outMax, OptTensor outSum, OptTensor, Tensor outScore
 #define GRADIENTS Tensor outDq, Tensor outDk, Tensor outDv, OptTensor outDpse
-#define ROPE_GRADIENTS Tensor outDq, OptTensor outDq_rope, Tensor outDk, OptTensor outDk_rope, Tensor outDv, OptTensor outDpse
-// SETUP completes `call`. Macros in the arguments are expanded before ACLNN reads the parameters' names.
-#define FLASH(NAME, SETUP, RUN, ...)   \
-  ACLNN(NAME, (__VA_ARGS__)) {         \
-    Attention call = CALL;             \
-    SETUP;                             \
-    RUN;                               \
-  }                                    \
-  ACLNN_RULE(NAME, (__VA_ARGS__)) {    \
-    Attention call = CALL;             \
-    SETUP;                             \
-    check(call);                       \
+#define ROPE_GRADIENTS \
+  Tensor outDq, OptTensor outDq_rope, Tensor outDk, OptTensor outDk_rope, Tensor outDv, OptTensor outDpse
+// SETUP, in parentheses, completes `call`. Macros in the arguments are expanded before ACLNN reads the parameters' names.
+#define FLASH(NAME, SETUP, RUN, ...) \
+  ACLNN(NAME, (__VA_ARGS__)) {       \
+    Attention call = CALL;           \
+    SETUP;                           \
+    RUN;                             \
+  }                                  \
+  ACLNN_RULE(NAME, (__VA_ARGS__)) {  \
+    Attention call = CALL;           \
+    SETUP;                           \
+    check(call);                     \
   }
 
 #pragma GCC diagnostic ignored "-Wunused-parameter"  // rules read few of them
@@ -45,50 +47,49 @@ Attention call_of(OPERANDS, MASKS, const OptInts& prefix, SETTINGS) {
 
 }  // namespace
 
-#define CALL call_of(query, key, value, pse, dropped, padding, mask, prefix, scale, keep, before, after, heads, layout, precise, sparse)
+#define CALL                                                                                                          \
+  call_of(query, key, value, pse, dropped, padding, mask, prefix, scale, keep, before, after, heads, layout, precise, \
+          sparse)
 #define WITH_ENDS call.query_ends = list(query_ends), call.key_ends = list(key_ends)
 #define WITH_STARTS call.query_start = list(query_start), call.key_start = list(key_start), call.pse_type = pse_type
-#define FORWARD attend(call, outMax, outSum, outScore)
-#define BACKWARD(ROPE_Q, ROPE_K, SINK) \
-  attend_backward(call, grad, max, sum, {outDq, outDk, outDv, ROPE_Q, ROPE_K, outDpse, SINK})
 #define WITH_ROPE call.query_rope = present(query_rope), call.key_rope = present(key_rope)
+#define WITH_SINK call.sink = present(sink)
+#define WITH_ORDER call.statistics_layout = statistics_layout
+#define FORWARD attend(call, outMax, outSum, outScore)
+#define BACKWARD(ROPE_GRADS, SINK)                          \
+  attend_backward(call, grad, max, sum, present(attention), \
+                  {outDq, outDk, outDv, ROPE_GRADS, outDpse, SINK})
+#define NO_ROPES {}, {}
+#define ROPES present(outDq_rope), present(outDk_rope)
 
-FLASH(aclnnFlashAttentionScore, , FORWARD, OPERANDS, MASKS, OptInts prefix, SETTINGS, RESULTS)
-FLASH(aclnnFlashAttentionScoreV2, WITH_STARTS, FORWARD, OPERANDS, MASKS, OptInts prefix, STARTS, SETTINGS, int64_t
+FLASH(aclnnFlashAttentionScore, (void()), FORWARD, OPERANDS, MASKS, OptInts prefix, SETTINGS, RESULTS)
+FLASH(aclnnFlashAttentionScoreV2, (WITH_STARTS), FORWARD, OPERANDS, MASKS, OptInts prefix, STARTS, SETTINGS, int64_t
       pse_type, RESULTS)
-FLASH(aclnnFlashAttentionScoreV3, WITH_STARTS; call.sink = present(sink), FORWARD, OPERANDS, MASKS, OptTensor sink,
-      OptInts prefix, STARTS, SETTINGS, int64_t pse_type, RESULTS)
-FLASH(aclnnFlashAttentionVarLenScore, WITH_ENDS, FORWARD, OPERANDS, MASKS, ENDS, SETTINGS, RESULTS)
-FLASH(aclnnFlashAttentionVarLenScoreV2, WITH_ENDS; WITH_STARTS, FORWARD, OPERANDS, MASKS, ENDS, STARTS, SETTINGS,
-      int64_t pse_type, RESULTS)
-FLASH(aclnnFlashAttentionVarLenScoreV3, WITH_ENDS; WITH_STARTS; WITH_ROPE, FORWARD, ROPE_OPERANDS, MASKS, ENDS,
+FLASH(aclnnFlashAttentionScoreV3, (WITH_STARTS, WITH_SINK), FORWARD, OPERANDS, MASKS, OptTensor sink, OptInts prefix,
       STARTS, SETTINGS, int64_t pse_type, RESULTS)
-FLASH(aclnnFlashAttentionVarLenScoreV4, WITH_ENDS; call.statistics_layout = statistics_layout, FORWARD, OPERANDS,
-      MASKS, ENDS, SETTINGS, Text statistics_layout, RESULTS)
-FLASH(aclnnFlashAttentionVarLenScoreV5, WITH_ENDS; WITH_STARTS; WITH_ROPE; call.sink = present(sink);
-      call.statistics_layout = statistics_layout, FORWARD, ROPE_OPERANDS, MASKS, OptTensor sink, ENDS, STARTS,
-      SETTINGS, int64_t pse_type, Text statistics_layout, RESULTS)
-FLASH(aclnnFlashAttentionScoreGrad, , attend_backward(call, grad, max, sum, present(attention), {outDq, outDk,
-      outDv, {}, {}, outDpse, {}}), OPERANDS, Tensor grad, MASKS, SAVED, OptInts prefix, SETTINGS, GRADIENTS)
-FLASH(aclnnFlashAttentionScoreGradV2, WITH_STARTS, attend_backward(call, grad, max, sum, present(attention), {outDq,
-      outDk, outDv, {}, {}, outDpse, {}}), OPERANDS, Tensor grad, MASKS, SAVED, OptInts prefix, STARTS, SETTINGS,
-      int64_t pse_type, GRADIENTS)
-FLASH(aclnnFlashAttentionScoreGradV3, WITH_STARTS; call.sink = present(sink), attend_backward(call, grad, max, sum,
-      present(attention), {outDq, outDk, outDv, {}, {}, outDpse, outDsink}), OPERANDS, Tensor grad, MASKS, SAVED,
-      OptTensor sink, OptInts prefix, STARTS, SETTINGS, int64_t pse_type, GRADIENTS, OptTensor outDsink)
-FLASH(aclnnFlashAttentionUnpaddingScoreGrad, WITH_ENDS, attend_backward(call, grad, max, sum, present(attention),
-      {outDq, outDk, outDv, {}, {}, outDpse, {}}), OPERANDS, Tensor grad, MASKS, SAVED, ENDS, SETTINGS, GRADIENTS)
-FLASH(aclnnFlashAttentionUnpaddingScoreGradV2, WITH_ENDS; WITH_STARTS, attend_backward(call, grad, max, sum,
-      present(attention), {outDq, outDk, outDv, {}, {}, outDpse, {}}), OPERANDS, Tensor grad, MASKS, SAVED, ENDS,
-      STARTS, SETTINGS, int64_t pse_type, GRADIENTS)
-FLASH(aclnnFlashAttentionUnpaddingScoreGradV3, WITH_ENDS; WITH_STARTS; WITH_ROPE, attend_backward(call, grad, max,
-      sum, present(attention), {outDq, outDk, outDv, present(outDq_rope), present(outDk_rope), outDpse, {}}),
+FLASH(aclnnFlashAttentionVarLenScore, (WITH_ENDS), FORWARD, OPERANDS, MASKS, ENDS, SETTINGS, RESULTS)
+FLASH(aclnnFlashAttentionVarLenScoreV2, (WITH_ENDS, WITH_STARTS), FORWARD, OPERANDS, MASKS, ENDS, STARTS, SETTINGS,
+      int64_t pse_type, RESULTS)
+FLASH(aclnnFlashAttentionVarLenScoreV3, (WITH_ENDS, WITH_STARTS, WITH_ROPE), FORWARD, ROPE_OPERANDS, MASKS, ENDS,
+      STARTS, SETTINGS, int64_t pse_type, RESULTS)
+FLASH(aclnnFlashAttentionVarLenScoreV4, (WITH_ENDS, WITH_ORDER), FORWARD, OPERANDS, MASKS, ENDS, SETTINGS, Text
+      statistics_layout, RESULTS)
+FLASH(aclnnFlashAttentionVarLenScoreV5, (WITH_ENDS, WITH_STARTS, WITH_ROPE, WITH_SINK, WITH_ORDER), FORWARD,
+      ROPE_OPERANDS, MASKS, OptTensor sink, ENDS, STARTS, SETTINGS, int64_t pse_type, Text statistics_layout, RESULTS)
+FLASH(aclnnFlashAttentionScoreGrad, (void()), BACKWARD(NO_ROPES, {}), OPERANDS, Tensor grad, MASKS, SAVED, OptInts
+      prefix, SETTINGS, GRADIENTS)
+FLASH(aclnnFlashAttentionScoreGradV2, (WITH_STARTS), BACKWARD(NO_ROPES, {}), OPERANDS, Tensor grad, MASKS, SAVED,
+      OptInts prefix, STARTS, SETTINGS, int64_t pse_type, GRADIENTS)
+FLASH(aclnnFlashAttentionScoreGradV3, (WITH_STARTS, WITH_SINK), BACKWARD(NO_ROPES, outDsink), OPERANDS, Tensor grad,
+      MASKS, SAVED, OptTensor sink, OptInts prefix, STARTS, SETTINGS, int64_t pse_type, GRADIENTS, OptTensor outDsink)
+FLASH(aclnnFlashAttentionUnpaddingScoreGrad, (WITH_ENDS), BACKWARD(NO_ROPES, {}), OPERANDS, Tensor grad, MASKS, SAVED,
+      ENDS, SETTINGS, GRADIENTS)
+FLASH(aclnnFlashAttentionUnpaddingScoreGradV2, (WITH_ENDS, WITH_STARTS), BACKWARD(NO_ROPES, {}), OPERANDS, Tensor grad,
+      MASKS, SAVED, ENDS, STARTS, SETTINGS, int64_t pse_type, GRADIENTS)
+FLASH(aclnnFlashAttentionUnpaddingScoreGradV3, (WITH_ENDS, WITH_STARTS, WITH_ROPE), BACKWARD(ROPES, {}),
       ROPE_OPERANDS, Tensor grad, MASKS, SAVED, ENDS, STARTS, SETTINGS, int64_t pse_type, ROPE_GRADIENTS)
-FLASH(aclnnFlashAttentionUnpaddingScoreGradV4, WITH_ENDS; call.statistics_layout = statistics_layout,
-      attend_backward(call, grad, max, sum, present(attention), {outDq, outDk, outDv, {}, {}, outDpse, {}}),
-      OPERANDS, Tensor grad, MASKS, SAVED, ENDS, SETTINGS, GRADIENTS, Text statistics_layout)
-FLASH(aclnnFlashAttentionUnpaddingScoreGradV5, WITH_ENDS; WITH_STARTS; WITH_ROPE; call.sink = present(sink);
-      call.statistics_layout = statistics_layout, attend_backward(call, grad, max, sum, present(attention), {outDq,
-      outDk, outDv, present(outDq_rope), present(outDk_rope), outDpse, outDsink}), ROPE_OPERANDS, Tensor grad,
-      MASKS, SAVED, OptTensor sink, ENDS, STARTS, SETTINGS, int64_t pse_type, Text statistics_layout,
-      ROPE_GRADIENTS, OptTensor outDsink)
+FLASH(aclnnFlashAttentionUnpaddingScoreGradV4, (WITH_ENDS, WITH_ORDER), BACKWARD(NO_ROPES, {}), OPERANDS, Tensor grad,
+      MASKS, SAVED, ENDS, SETTINGS, GRADIENTS, Text statistics_layout)
+FLASH(aclnnFlashAttentionUnpaddingScoreGradV5, (WITH_ENDS, WITH_STARTS, WITH_ROPE, WITH_SINK, WITH_ORDER),
+      BACKWARD(ROPES, outDsink), ROPE_OPERANDS, Tensor grad, MASKS, SAVED, OptTensor sink, ENDS, STARTS, SETTINGS,
+      int64_t pse_type, Text statistics_layout, ROPE_GRADIENTS, OptTensor outDsink)

@@ -28,8 +28,10 @@ void rotary_arguments(const Tensor& x, const Tensor& cos, const Tensor& sin, int
   TORCH_CHECK(mode == kHalf || mode == kInterleave, "rotary mode ", mode, " is not emulated");
   TORCH_CHECK(x.dim() == 3 || x.dim() == 4, "x has ", x.dim(), " dimensions");
   TORCH_CHECK(x.size(-1) % 2 == 0 && x.size(-1) < 896, "the head size ", x.size(-1), " is odd or not below 896");
-  TORCH_CHECK(x.dim() == 3 || (x.size(0) < 1000 && x.size(1) < 1000), "batch and heads of ", x.sizes(), " are not below 1000");
-  TORCH_CHECK(cos.sizes() == sin.sizes() && cos.dim() == x.dim() && cos.size(-1) == x.size(-1) && x.scalar_type() == cos.scalar_type(),
+  TORCH_CHECK(x.dim() == 3 || (x.size(0) < 1000 && x.size(1) < 1000), "batch and heads of ", x.sizes(),
+              " are not below 1000");
+  TORCH_CHECK(cos.sizes() == sin.sizes() && cos.dim() == x.dim() && cos.size(-1) == x.size(-1) &&
+                  x.scalar_type() == cos.scalar_type(),
               "cos and sin are ", cos.sizes(), " and ", sin.sizes(), " with x ", x.sizes());
 }
 
@@ -40,6 +42,7 @@ Tensor rotary(const Tensor& x, const Tensor& cos, const Tensor& sin, int64_t mod
 
 }  // namespace
 
+// torch_npu runs the second version, and that only where it finds the first.
 ACLNN(aclnnRotaryPositionEmbedding, (Tensor x, Tensor cos, Tensor sin, int64_t mode, Tensor out)) {
   write(out, rotary(x, cos, sin, mode));
 }
@@ -73,13 +76,15 @@ ACLNN_RULE(aclnnRotaryPositionEmbeddingGrad,
 namespace {
 
 // layout 1 BSND (or BSH), 2 SBND, 3 BNSD, 4 TND. Both are written in place, though torch's schema does not say so.
-void apply_arguments(const Tensor& query, const Tensor& key, const Tensor& cos, const Tensor& sin, int64_t layout, const Text& mode) {
+void apply_arguments(const Tensor& query, const Tensor& key, const Tensor& cos, const Tensor& sin, int64_t layout,
+                     const Text& mode) {
   TORCH_CHECK(layout == 1 || layout == 4, "only BSND and TND are supported");
   TORCH_CHECK(mode == "half", "rotary_mode ", mode, " is not emulated");
   const int64_t d = cos.size(-1);
   TORCH_CHECK(d == 64 || d == 128, "the head size is ", d, ", not 64 or 128");
   for (const Tensor& x : {query, key}) {
-    TORCH_CHECK(x.scalar_type() == cos.scalar_type() && cos.scalar_type() == sin.scalar_type(), "query, key, cos and sin share one dtype");
+    TORCH_CHECK(x.scalar_type() == cos.scalar_type() && cos.scalar_type() == sin.scalar_type(),
+                "query, key, cos and sin share one dtype");
     TORCH_CHECK(x.size(-1) == d, "the last dimension of query or key is ", x.size(-1), ", of cos ", d);
   }
 }
@@ -93,12 +98,6 @@ void apply_rotary(const Tensor& query, const Tensor& key, const Tensor& cos, con
 
 }  // namespace
 
-ACLNN(aclnnApplyRotaryPosEmb, (Tensor queryRef, Tensor keyRef, Tensor cos, Tensor sin, int64_t)) {
-  apply_rotary(queryRef, keyRef, cos, sin);
-}
-ACLNN_RULE(aclnnApplyRotaryPosEmb, (Tensor query, Tensor key, Tensor cos, Tensor sin, int64_t layout)) {
-  apply_arguments(query, key, cos, sin, layout, "half");
-}
 ACLNN(aclnnApplyRotaryPosEmbV2, (Tensor queryRef, Tensor keyRef, Tensor cos, Tensor sin, int64_t, Text)) {
   apply_rotary(queryRef, keyRef, cos, sin);
 }
@@ -137,10 +136,12 @@ ACLNN(aclnnGeGluV3, (Tensor self, int64_t dim, int64_t approximate, bool activat
   write(outGelu, gelu);
 }
 ACLNN_RULE(aclnnGeGluV3, (Tensor self, int64_t dim, int64_t, bool, Tensor, Tensor)) { gated(self, dim); }
-ACLNN(aclnnGeGluV3Backward, (Tensor grad, Tensor self, Tensor gelu, int64_t dim, int64_t approximate, bool activate_left, Tensor out)) {
+ACLNN(aclnnGeGluV3Backward,
+      (Tensor grad, Tensor self, Tensor gelu, int64_t dim, int64_t approximate, bool activate_left, Tensor out)) {
   const auto halves = self.to(at::kFloat).chunk(2, dim);
   const Tensor g = grad.to(at::kFloat);
-  const Tensor through = at::gelu_backward(g * halves[activate_left ? 1 : 0], halves[activate_left ? 0 : 1], approximate == 1 ? "tanh" : "none");
+  const Tensor through = at::gelu_backward(g * halves[activate_left ? 1 : 0], halves[activate_left ? 0 : 1],
+                                           approximate == 1 ? "tanh" : "none");
   const Tensor beside = g * gelu.to(at::kFloat);
   write(out, activate_left ? at::cat({through, beside}, dim) : at::cat({beside, through}, dim));
 }
@@ -151,7 +152,8 @@ namespace {
 Tensor counted(const Tensor& target, int64_t classes, int64_t ignore) {
   const Tensor kept = ignore >= 0 ? target != ignore : at::ones_like(target, at::kBool);
   const Tensor wrong = kept.logical_and((target < 0).logical_or(target >= classes));
-  TORCH_CHECK(!wrong.any().item<bool>(), "a target lies outside [0, ", classes, "); a negative ignore_index means that none is ignored");
+  TORCH_CHECK(!wrong.any().item<bool>(), "a target lies outside [0, ", classes,
+              "); a negative ignore_index means that none is ignored");
   return kept;
 }
 
@@ -167,8 +169,9 @@ void reduction_name(const Text& reduction) {
 
 }  // namespace
 
-ACLNN(aclnnCrossEntropyLoss, (Tensor input, Tensor target, OptTensor weight, Text reduction, int64_t ignore, double smoothing,
-                              double z_scale, bool with_z, Tensor outLoss, Tensor outLogProb, OptTensor outZ, OptTensor outLse)) {
+ACLNN(aclnnCrossEntropyLoss,
+      (Tensor input, Tensor target, OptTensor weight, Text reduction, int64_t ignore, double smoothing, double z_scale,
+       bool with_z, Tensor outLoss, Tensor outLogProb, OptTensor outZ, OptTensor outLse)) {
   const int64_t classes = input.size(1);
   const Tensor at_ = indices(target), kept = counted(at_, classes, ignore), w = class_weights(weight, classes);
   const Tensor log_prob = at::log_softmax(input.to(at::kFloat), 1);
@@ -192,28 +195,31 @@ ACLNN(aclnnCrossEntropyLoss, (Tensor input, Tensor target, OptTensor weight, Tex
   write(outLoss, result.reshape(outLoss.sizes()));
   write(outLogProb, log_prob);
 }
-ACLNN_RULE(aclnnCrossEntropyLoss, (Tensor input, Tensor target, OptTensor, Text reduction, int64_t, double, double, bool, Tensor,
-                                   Tensor, OptTensor, OptTensor)) {
+ACLNN_RULE(aclnnCrossEntropyLoss, (Tensor input, Tensor target, OptTensor, Text reduction, int64_t, double, double,
+                                   bool, Tensor, Tensor, OptTensor, OptTensor)) {
   reduction_name(reduction);
   floating(input);
-  TORCH_CHECK(input.dim() == 2 && target.dim() == 1 && target.size(0) == input.size(0), "input is [N, C] and target [N], not ",
-              input.sizes(), " and ", target.sizes());
+  TORCH_CHECK(input.dim() == 2 && target.dim() == 1 && target.size(0) == input.size(0),
+              "input is [N, C] and target [N], not ", input.sizes(), " and ", target.sizes());
 }
 ACLNN(aclnnCrossEntropyLossGrad, (Tensor grad, Tensor log_prob, Tensor target, OptTensor weight, OptTensor, OptTensor,
                                   Text reduction, int64_t ignore, double, double, Tensor out)) {
   const int64_t classes = log_prob.size(1);
   const Tensor at_ = indices(target), kept = counted(at_, classes, ignore);
-  const Tensor safe = at_.masked_fill(kept.logical_not(), 0), own = class_weights(weight, classes).index_select(0, safe) * kept;
+  const Tensor safe = at_.masked_fill(kept.logical_not(), 0),
+               own = class_weights(weight, classes).index_select(0, safe) * kept;
   Tensor each = grad.to(at::kFloat) * own;
   if (reduction == "mean") each = each / own.sum();
-  const Tensor share = at::exp(log_prob.to(at::kFloat)).scatter_add(1, safe.unsqueeze(1), at::full({safe.size(0), 1}, -1.0f));
+  const Tensor share =
+      at::exp(log_prob.to(at::kFloat)).scatter_add(1, safe.unsqueeze(1), at::full({safe.size(0), 1}, -1.0f));
   write(out, share * each.unsqueeze(1));
 }
-ACLNN_RULE(aclnnCrossEntropyLossGrad, (Tensor, Tensor log_prob, Tensor, OptTensor weight, OptTensor grad_z, OptTensor, Text reduction,
-                                       int64_t ignore, double smoothing, double z_scale, Tensor)) {
+ACLNN_RULE(aclnnCrossEntropyLossGrad, (Tensor, Tensor log_prob, Tensor, OptTensor weight, OptTensor grad_z, OptTensor,
+                                       Text reduction, int64_t ignore, double smoothing, double z_scale, Tensor)) {
   reduction_name(reduction);
   TORCH_CHECK(!grad_z && z_scale == 0, "z-loss has no gradient here");
   TORCH_CHECK(smoothing == 0, "label_smoothing has no gradient here");
-  TORCH_CHECK(reduction != "mean" || (ignore == -100 && !weight), "the gradient of reduction mean takes neither weight nor ignore_index");
+  TORCH_CHECK(reduction != "mean" || (ignore == -100 && !weight),
+              "the gradient of reduction mean takes neither weight nor ignore_index");
   TORCH_CHECK(log_prob.size(0) <= 200000, "the gradient takes at most 200000 rows");
 }

@@ -31,7 +31,8 @@ Tensor activated(const Tensor& y, int64_t kind) {
 
 // Row numbers where groups end.
 Ints ends(const Tensor& groups, int64_t counts, int64_t rows) {
-  TORCH_CHECK(groups.dim() == 1 && groups.scalar_type() == at::kLong && groups.numel() <= 1024, "group_list is a list of at most 1024 int64");
+  TORCH_CHECK(groups.dim() == 1 && groups.scalar_type() == at::kLong && groups.numel() <= 1024,
+              "group_list is a list of at most 1024 int64");
   TORCH_CHECK(counts == 0 || counts == 1, "group_list_type ", counts, " is not emulated");
   const Tensor sums = counts ? groups.cumsum(0) : groups;
   Ints all(sums.contiguous().data_ptr<int64_t>(), sums.contiguous().data_ptr<int64_t>() + sums.numel());
@@ -54,7 +55,9 @@ void check(const Grouped& call) {
     }
   }
   if (given(call.bias))
-    for (const Tensor& b : *call.bias) TORCH_CHECK(call.x[0].scalar_type() != at::kBFloat16 || b.scalar_type() == at::kFloat, "the bias of bfloat16 is float32");
+    for (const Tensor& b : *call.bias)
+      TORCH_CHECK(call.x[0].scalar_type() != at::kBFloat16 || b.scalar_type() == at::kFloat,
+                  "the bias of bfloat16 is float32");
   if (call.axis == kNone) return;
   TORCH_CHECK(call.axis == kRows || call.axis == kInner, "group_type ", call.axis, " is unknown");
   TORCH_CHECK(call.groups, "group_type ", call.axis, " needs group_list");
@@ -64,7 +67,8 @@ void check(const Grouped& call) {
     TORCH_CHECK(x.stride(-1) == 1 || x.size(-1) == 1, "x of group_type 0 is not transposed");
   } else {
     TORCH_CHECK(x.stride(0) == 1 || x.size(0) == 1, "x of group_type 2 is transposed");
-    TORCH_CHECK(call.weight.size() == 1 && (call.split == 2 || call.split == 3), "group_type 2 is emulated with one weight and one output");
+    TORCH_CHECK(call.weight.size() == 1 && (call.split == 2 || call.split == 3),
+                "group_type 2 is emulated with one weight and one output");
   }
 }
 
@@ -76,7 +80,10 @@ Tensor weight_of(const Grouped& call, size_t i) {
 
 Tensor product(const Grouped& call, const Tensor& x, size_t i) {
   Tensor y = at::matmul(x.to(at::kFloat), weight_of(call, i).to(at::kFloat));
-  if (given(call.bias)) y = y + (call.bias->size() == 1 && (*call.bias)[0].dim() == 2 ? (*call.bias)[0].select(0, int64_t(i)) : call.bias->at(i)).to(at::kFloat);
+  if (given(call.bias))
+    y = y + (call.bias->size() == 1 && (*call.bias)[0].dim() == 2 ? (*call.bias)[0].select(0, int64_t(i))
+                                                                  : call.bias->at(i))
+                .to(at::kFloat);
   return activated(y, call.activation);
 }
 
@@ -92,7 +99,8 @@ void run(const Grouped& call) {
     // x is [M, K] and a transposed view, weight [K, N], the output [groups, M, N].
     const Ints all = ends(*call.groups, call.counts, x.size(1));
     for (size_t i = 0; i < all.size(); ++i) {
-      write(call.out[0].select(0, int64_t(i)), at::matmul(x.slice(1, begin, all[i]).to(at::kFloat), call.weight[0].slice(0, begin, all[i]).to(at::kFloat)));
+      write(call.out[0].select(0, int64_t(i)), at::matmul(x.slice(1, begin, all[i]).to(at::kFloat),
+                                                          call.weight[0].slice(0, begin, all[i]).to(at::kFloat)));
       begin = all[i];
     }
     return;
@@ -110,49 +118,46 @@ OptTensor listed(const OptInts& groups) {
   return at::tensor(*groups, at::kLong);
 }
 
-#define NOT_QUANTISED \
-  TORCH_CHECK(!given(scale) && !given(offset) && !given(anti_scale) && !given(anti_offset), "quantised products are not emulated")
+#define NOT_QUANTISED                                                                       \
+  TORCH_CHECK(!given(scale) && !given(offset) && !given(anti_scale) && !given(anti_offset), \
+              "quantised products are not emulated")
 
 }  // namespace
 
 #define QUANTISED OptTensors scale, OptTensors offset, OptTensors anti_scale, OptTensors anti_offset
 #define SETTINGS int64_t split, int64_t axis, int64_t counts, int64_t activation
 // Macros in the arguments are expanded before ACLNN reads the parameters' names.
-#define GROUPED(NAME, CALL, ...)                     \
-  ACLNN(NAME, (__VA_ARGS__)) { run(CALL); }          \
-  ACLNN_RULE(NAME, (__VA_ARGS__)) {                  \
-    NOT_QUANTISED;                                   \
-    check(CALL);                                     \
+#define GROUPED(NAME, CALL, ...)            \
+  ACLNN(NAME, (__VA_ARGS__)) { run(CALL); } \
+  ACLNN_RULE(NAME, (__VA_ARGS__)) {         \
+    NOT_QUANTISED;                          \
+    check(CALL);                            \
   }
 #define LATER_CALL Grouped({x, weight, bias, groups, split, axis, counts, activation, out})
-#define FIRST_CALL Grouped({x, weight, bias, listed(groups), split, groups && !groups->empty() ? kRows : kNone, 0, 0, out})
+#define FIRST_CALL \
+  Grouped({x, weight, bias, listed(groups), split, groups && !groups->empty() ? kRows : kNone, 0, 0, out})
 
 #pragma GCC diagnostic ignored "-Wunused-parameter"  // only rules read the quantised ones
-GROUPED(aclnnGroupedMatmul, FIRST_CALL, Tensors x, Tensors weight, OptTensors bias, QUANTISED, OptInts groups, int64_t split,
-        Tensors out)
-GROUPED(aclnnGroupedMatmulV4, LATER_CALL, Tensors x, Tensors weight, OptTensors bias, QUANTISED, OptTensors, OptTensor groups,
-        OptTensors, OptTensors, OptTensors, SETTINGS, Tensors out, OptTensors, OptTensors)
-GROUPED(aclnnGroupedMatmulV5, LATER_CALL, Tensors x, Tensors weight, OptTensors bias, QUANTISED, OptTensors, OptTensor groups,
-        OptTensors, OptTensors, OptTensors, SETTINGS, OptInts, Tensors out, OptTensors, OptTensors)
+GROUPED(aclnnGroupedMatmul, FIRST_CALL, Tensors x, Tensors weight, OptTensors bias, QUANTISED, OptInts groups,
+        int64_t split, Tensors out)
+// torch_npu runs the fifth version, and that only where it finds the fourth.
+GROUPED(aclnnGroupedMatmulV4, LATER_CALL, Tensors x, Tensors weight, OptTensors bias, QUANTISED, OptTensors,
+        OptTensor groups, OptTensors, OptTensors, OptTensors, SETTINGS, Tensors out, OptTensors, OptTensors)
+GROUPED(aclnnGroupedMatmulV5, LATER_CALL, Tensors x, Tensors weight, OptTensors bias, QUANTISED, OptTensors,
+        OptTensor groups, OptTensors, OptTensors, OptTensors, SETTINGS, OptInts, Tensors out, OptTensors, OptTensors)
 
-namespace {
-
-void add(const Tensor& x, const Tensor& weight, const Tensor& groups, const Tensor& into, bool transpose_x, bool transpose_weight, int64_t axis, int64_t counts) {
-  TORCH_CHECK(transpose_x && !transpose_weight && axis == kInner, "only group_type 2 with a transposed x is supported");
-  const Ints all = ends(groups, counts, x.size(0));
-  const Tensor sums = into.view({int64_t(all.size()), x.size(1), weight.size(1)});
+// groups are sums, never counts: that is another version of this call, which torch_npu does not use on A2 and A3.
+ACLNN(aclnnGroupedMatmulAdd, (Tensor x, Tensor weight, Tensor groups, Tensor selfRef, bool, bool, int64_t)) {
+  const Ints all = ends(groups, 0, x.size(0));
+  const Tensor sums = selfRef.view({int64_t(all.size()), x.size(1), weight.size(1)});
   int64_t begin = 0;
   for (size_t i = 0; i < all.size(); ++i) {
-    sums.select(0, int64_t(i)).add_(at::matmul(x.slice(0, begin, all[i]).to(at::kFloat).t(), weight.slice(0, begin, all[i]).to(at::kFloat)));
+    const auto part = [&](const Tensor& t) { return t.slice(0, begin, all[i]).to(at::kFloat); };
+    sums.select(0, int64_t(i)).add_(at::matmul(part(x).t(), part(weight)));
     begin = all[i];
   }
 }
-
-}  // namespace
-
-ACLNN(aclnnGroupedMatmulAdd, (Tensor x, Tensor weight, Tensor groups, Tensor selfRef, bool transpose_x, bool transpose_weight, int64_t axis)) {
-  add(x, weight, groups, selfRef, transpose_x, transpose_weight, axis, 0);
-}
-ACLNN(aclnnGroupedMatmulAddV2, (Tensor x, Tensor weight, Tensor groups, Tensor selfRef, bool transpose_x, bool transpose_weight, int64_t axis, int64_t counts)) {
-  add(x, weight, groups, selfRef, transpose_x, transpose_weight, axis, counts);
+ACLNN_RULE(aclnnGroupedMatmulAdd,
+           (Tensor, Tensor, Tensor, Tensor, bool transpose_x, bool transpose_weight, int64_t axis)) {
+  TORCH_CHECK(transpose_x && !transpose_weight && axis == kInner, "only group_type 2 with a transposed x is supported");
 }

@@ -9,8 +9,10 @@ namespace {
 c10::List<std::optional<Tensor>> per_dimension(const Tensors& given) {
   c10::List<std::optional<Tensor>> list;
   for (const Tensor& one : given) {
-    if (one.dim() == 1 && one.numel() == 0) list.push_back(std::nullopt);
-    else list.push_back(indices(one));
+    if (one.dim() == 1 && one.numel() == 0)
+      list.push_back(std::nullopt);
+    else
+      list.push_back(indices(one));
   }
   return list;
 }
@@ -33,7 +35,8 @@ Tensor scatter(const Tensor& self, int64_t dim, const Tensor& index, const Scala
 }
 
 // Codes of aclnnScatterReduce: 0 put and 1 to 5, these.
-Tensor scatter_reduce(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src, int64_t code, bool include) {
+Tensor scatter_reduce(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src, int64_t code,
+                      bool include) {
   if (code == 0) return at::scatter(self, dim, indices(index), src);
   const char* names[] = {"sum", "prod", "amax", "amin", "mean"};
   TORCH_CHECK(code >= 1 && code <= 5, "reduction ", code, " is unknown");
@@ -68,13 +71,6 @@ ACLNN(aclnnIndexFill, (Tensor self, int64_t dim, Tensor index, Scalar value, Ten
 }
 ACLNN(aclnnInplaceIndexFill, (Tensor self, int64_t dim, Tensor index, Scalar value)) {
   self.index_fill_(dim, indices(index), value);
-}
-// What this one calls a tensor is a list.
-ACLNN(aclnnIndexFillTensor, (Tensor self, int64_t dim, Ints index, Scalar value, Tensor out)) {
-  write(out, at::index_fill(self, dim, at::tensor(index, at::kLong), value));
-}
-ACLNN(aclnnInplaceIndexFillTensor, (Tensor self, int64_t dim, Ints index, Scalar value)) {
-  self.index_fill_(dim, at::tensor(index, at::kLong), value);
 }
 ACLNN(aclnnGather, (Tensor self, int64_t dim, Tensor index, Tensor out)) {
   write(out, at::gather(self, dim, indices(index)));
@@ -130,10 +126,11 @@ ACLNN(aclnnRepeatInterleaveIntWithDim, (Tensor self, int64_t repeats, int64_t di
   write(out, at::repeat_interleave(self, repeats, dim, size));
 }
 ACLNN(aclnnRepeatInterleaveTensor, (Tensor repeats, int64_t size, Tensor out)) {
-  write(out, at::repeat_interleave(repeats, size));
+  write(out, at::repeat_interleave(indices(repeats), std::optional<int64_t>(size)));
 }
 ACLNN(aclnnRepeatInterleaveGrad, (Tensor grad, Tensor repeats, int64_t dim, Tensor out)) {
-  const Tensor owners = at::repeat_interleave(indices(repeats).expand({out.size(dim)}), grad.size(dim));
+  const Tensor owners =
+      at::repeat_interleave(indices(repeats).expand({out.size(dim)}), std::optional<int64_t>(grad.size(dim)));
   write(out, at::zeros(out.sizes(), wide(grad).options()).index_add(dim, owners, wide(grad)));
 }
 
@@ -145,7 +142,8 @@ ACLNN(aclnnNonzeroV2, (Tensor self, Sized out)) { out.write(at::nonzero(self).t(
 ACLNN(aclnnEmbedding, (Tensor weight, Tensor index, Tensor out)) { write(out, at::embedding(weight, indices(index))); }
 ACLNN(aclnnEmbeddingDenseBackward,
       (Tensor grad, Tensor index, uint64_t rows, uint64_t padding, bool scale_by_frequency, Tensor out)) {
-  const Tensor dense = at::embedding_dense_backward(wide(grad), indices(index), int64_t(rows), int64_t(padding), scale_by_frequency);
+  const Tensor dense =
+      at::embedding_dense_backward(wide(grad), indices(index), int64_t(rows), int64_t(padding), scale_by_frequency);
   write(out, dense);
 }
 ACLNN(aclnnEmbeddingRenorm, (Tensor selfRef, Tensor index, double max_norm, double norm)) {
@@ -156,7 +154,8 @@ ACLNN(aclnnEmbeddingBag,
       (Tensor weight, Tensor index, Tensor offsets, bool scale_by_frequency, int64_t mode, bool, OptTensor per_sample,
        bool include_last, int64_t padding, Tensor out, Tensor outBags, Tensor outSizes, Tensor outMax)) {
   const auto [sum, bags, sizes, max] =
-      at::_embedding_bag(wide(weight), indices(index), indices(offsets), scale_by_frequency, mode, false, wide(per_sample), include_last, padding);
+      at::_embedding_bag(wide(weight), indices(index), indices(offsets), scale_by_frequency, mode, false,
+                         wide(per_sample), include_last, padding);
   write(out, sum);
   if (outBags.sizes() == bags.sizes()) write(outBags, bags);
   if (outSizes.numel()) write(outSizes, sizes.narrow(0, 0, outSizes.numel()));

@@ -6,12 +6,14 @@ using namespace cann;
 namespace {
 
 // ATen's codes: 0 none, 1 mean, 2 sum.
-void reduction_code(int64_t reduction) { TORCH_CHECK(reduction >= 0 && reduction <= 2, "reduction ", reduction, " is unknown"); }
+void reduction_code(int64_t reduction) {
+  TORCH_CHECK(reduction >= 0 && reduction <= 2, "reduction ", reduction, " is unknown");
+}
 
 }  // namespace
 
-ACLNN(aclnnNLLLoss,
-      (Tensor self, Tensor target, Tensor weight, int64_t reduction, int64_t ignore_index, Tensor out, Tensor outTotal)) {
+ACLNN(aclnnNLLLoss, (Tensor self, Tensor target, Tensor weight, int64_t reduction, int64_t ignore_index, Tensor out,
+                     Tensor outTotal)) {
   reduction_code(reduction);
   const auto [loss, total] = at::nll_loss_forward(wide(self), indices(target), wide(weight), reduction, ignore_index);
   write(out, loss.reshape(out.sizes()));
@@ -19,10 +21,11 @@ ACLNN(aclnnNLLLoss,
 }
 ACLNN(aclnnNLLLossBackward, (Tensor grad, Tensor self, Tensor target, Tensor weight, int64_t reduction,
                              int64_t ignore_index, Tensor total, Tensor out)) {
-  write(out, at::nll_loss_backward(wide(grad), wide(self), indices(target), wide(weight), reduction, ignore_index, wide(total)));
+  write(out, at::nll_loss_backward(wide(grad), wide(self), indices(target), wide(weight), reduction, ignore_index,
+                                   wide(total)));
 }
-ACLNN(aclnnNLLLoss2d,
-      (Tensor self, Tensor target, Tensor weight, int64_t reduction, int64_t ignore_index, Tensor out, Tensor outTotal)) {
+ACLNN(aclnnNLLLoss2d, (Tensor self, Tensor target, Tensor weight, int64_t reduction, int64_t ignore_index, Tensor out,
+                       Tensor outTotal)) {
   reduction_code(reduction);
   const auto [loss, total] = at::nll_loss2d_forward(wide(self), indices(target), wide(weight), reduction, ignore_index);
   write(out, loss.reshape(out.sizes()));
@@ -30,7 +33,8 @@ ACLNN(aclnnNLLLoss2d,
 }
 ACLNN(aclnnNLLLoss2dBackward, (Tensor grad, Tensor self, Tensor target, Tensor weight, int64_t reduction,
                                int64_t ignore_index, Tensor total, Tensor out)) {
-  write(out, at::nll_loss2d_backward(wide(grad), wide(self), indices(target), wide(weight), reduction, ignore_index, wide(total)));
+  write(out, at::nll_loss2d_backward(wide(grad), wide(self), indices(target), wide(weight), reduction, ignore_index,
+                                     wide(total)));
 }
 
 ACLNN(aclnnMseLoss, (Tensor self, Tensor target, int64_t reduction, Tensor out)) {
@@ -45,7 +49,8 @@ ACLNN(aclnnL1Loss, (Tensor self, Tensor target, int64_t reduction, Tensor out)) 
 ACLNN(aclnnL1LossBackward, (Tensor grad, Tensor self, Tensor target, int64_t reduction, Tensor out)) {
   const Tensor sign = at::sign(wide(self) - wide(target));
   const Tensor slope = sign * wide(grad);
-  write(out, (reduction == at::Reduction::Mean ? slope / double(std::max<int64_t>(sign.numel(), 1)) : slope).expand(out.sizes()));
+  write(out, (reduction == at::Reduction::Mean ? slope / double(std::max<int64_t>(sign.numel(), 1)) : slope)
+                 .expand(out.sizes()));
 }
 // sigma is torch's beta; at zero both are the L1 loss.
 ACLNN(aclnnSmoothL1Loss, (Tensor self, Tensor target, int64_t reduction, float sigma, Tensor out)) {
@@ -86,11 +91,12 @@ ACLNN(aclnnBinaryCrossEntropyWithLogitsBackward, (Tensor grad, Tensor self, Tens
 ACLNN(aclnnKlDiv, (Tensor self, Tensor target, int64_t reduction, bool log_target, Tensor out)) {
   write(out, at::kl_div(wide(self), wide(target), reduction, log_target));
 }
-ACLNN(aclnnKlDivBackward,
-      (Tensor grad, Tensor self, Tensor target, int64_t reduction, bool log_target, Tensor out)) {
+ACLNN(aclnnKlDivBackward, (Tensor grad, Tensor self, Tensor target, int64_t reduction, bool log_target, Tensor out)) {
   const Tensor x = wide(self), y = wide(target);
   const Tensor slope = (log_target ? -at::exp(y) : at::where(y > 0, -y, at::zeros_like(y))) * wide(grad);
-  write(out, (reduction == at::Reduction::Mean ? slope / double(std::max<int64_t>(x.numel(), 1)) : slope).expand(out.sizes()));
+  write(
+      out,
+      (reduction == at::Reduction::Mean ? slope / double(std::max<int64_t>(x.numel(), 1)) : slope).expand(out.sizes()));
 }
 ACLNN(aclnnKlDivTargetBackward,
       (Tensor grad, Tensor self, Tensor target, int64_t reduction, bool log_target, Tensor out)) {

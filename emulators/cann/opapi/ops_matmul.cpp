@@ -6,7 +6,8 @@ using namespace cann;
 namespace {
 
 // What the cube unit refuses: it has neither float64 nor integers.
-template <typename... T> void cube(const T&... operands) {
+template <typename... T>
+void cube(const T&... operands) {
   for (const Tensor& one : {operands...}) {
     const auto type = one.scalar_type();
     TORCH_CHECK(type == at::kFloat || type == at::kHalf || type == at::kBFloat16, "a matrix product of ", type,
@@ -48,9 +49,6 @@ ACLNN(aclnnInplaceAddmm, (Tensor self, Tensor mat1, Tensor mat2, Scalar beta, Sc
 ACLNN(aclnnBaddbmm, (Tensor self, Tensor batch1, Tensor batch2, Scalar beta, Scalar alpha, Tensor out, int8_t)) {
   write(out, blend_product(self, batch1, batch2, beta, alpha));
 }
-ACLNN(aclnnInplaceBaddbmm, (Tensor self, Tensor batch1, Tensor batch2, Scalar beta, Scalar alpha, int8_t)) {
-  write(self, blend_product(self, batch1, batch2, beta, alpha));
-}
 ACLNN(aclnnAddbmm, (Tensor self, Tensor batch1, Tensor batch2, Scalar beta, Scalar alpha, Tensor out, int8_t)) {
   write(out, blend(self, at::matmul(batch1.to(at::kFloat), batch2.to(at::kFloat)).sum(0), beta, alpha));
 }
@@ -74,7 +72,6 @@ ACLNN_RULE(aclnnDot, (Tensor a, Tensor b, Tensor)) { cube(a, b); }
 ACLNN_RULE(aclnnAddmm, (Tensor, Tensor a, Tensor b, Scalar, Scalar, Tensor, int8_t)) { cube(a, b); }
 ACLNN_RULE(aclnnInplaceAddmm, (Tensor, Tensor a, Tensor b, Scalar, Scalar, int8_t)) { cube(a, b); }
 ACLNN_RULE(aclnnBaddbmm, (Tensor, Tensor a, Tensor b, Scalar, Scalar, Tensor, int8_t)) { cube(a, b); }
-ACLNN_RULE(aclnnInplaceBaddbmm, (Tensor, Tensor a, Tensor b, Scalar, Scalar, int8_t)) { cube(a, b); }
 ACLNN_RULE(aclnnAddbmm, (Tensor, Tensor a, Tensor b, Scalar, Scalar, Tensor, int8_t)) { cube(a, b); }
 ACLNN_RULE(aclnnAddmv, (Tensor, Tensor a, Tensor b, Scalar, Scalar, Tensor, int8_t)) { cube(a, b); }
 

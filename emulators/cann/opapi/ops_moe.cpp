@@ -22,13 +22,13 @@ Tensor gather_rows(const Tensor& from, const Tensor& where) {
 // Rows of `from` put where `where` says, those beyond `size` dropped.
 Tensor put_rows(const Tensor& from, const Tensor& where, int64_t size) {
   const Tensor there = (where < size).nonzero().squeeze(1);
-  return at::zeros({size, from.size(1)}, from.options()).index_copy(0, where.index_select(0, there), from.index_select(0, there));
+  return at::zeros({size, from.size(1)}, from.options())
+      .index_copy(0, where.index_select(0, there), from.index_select(0, there));
 }
 
 }  // namespace
 
-ACLNN(aclnnMoeTokenPermute,
-      (Tensor tokens, Tensor experts, int64_t rows, bool padded, Tensor out, Tensor outSorted)) {
+ACLNN(aclnnMoeTokenPermute, (Tensor tokens, Tensor experts, int64_t rows, bool padded, Tensor out, Tensor outSorted)) {
   not_padded(padded);
   const int64_t k = experts.dim() == 2 ? experts.size(1) : 1;
   const Tensor to = destinations(experts);
@@ -47,8 +47,8 @@ ACLNN(aclnnMoeTokenUnpermute, (Tensor permuted, Tensor sorted, OptTensor probs, 
   if (probs) slots = slots * wide(*probs).reshape({-1, k, 1});
   write(out, slots.sum(1));
 }
-ACLNN(aclnnMoeTokenUnpermuteGrad, (OptTensor permuted, Tensor grad, Tensor sorted, OptTensor probs, bool padded, OptInts,
-                                   Tensor outPermuted, OptTensor outProbs)) {
+ACLNN(aclnnMoeTokenUnpermuteGrad, (OptTensor permuted, Tensor grad, Tensor sorted, OptTensor probs, bool padded,
+                                   OptInts, Tensor outPermuted, OptTensor outProbs)) {
   not_padded(padded);
   const int64_t k = sorted.numel() / std::max<int64_t>(grad.size(0), 1);
   const Tensor to = indices(sorted), g = wide(grad).repeat_interleave(k, 0);
@@ -58,7 +58,8 @@ ACLNN(aclnnMoeTokenUnpermuteGrad, (OptTensor permuted, Tensor grad, Tensor sorte
   write(*outProbs, (gather_rows(wide(*permuted), to) * g).sum(1).reshape(outProbs->sizes()));
 }
 
-ACLNN(aclnnMoeGatingTopKSoftmax, (Tensor x, OptTensor finished, int64_t k, Tensor outY, Tensor outExpert, Tensor outRow)) {
+ACLNN(aclnnMoeGatingTopKSoftmax,
+      (Tensor x, OptTensor finished, int64_t k, Tensor outY, Tensor outExpert, Tensor outRow)) {
   const auto [y, expert] = at::topk(at::softmax(x.to(at::kFloat), -1), k, -1);
   const int64_t rows = expert.numel() / std::max<int64_t>(k, 1);
   write(outY, y);
@@ -66,8 +67,8 @@ ACLNN(aclnnMoeGatingTopKSoftmax, (Tensor x, OptTensor finished, int64_t k, Tenso
   // Choice j of row i is j * rows + i.
   write(outRow, at::arange(rows * k, at::kLong).reshape({k, rows}).t().reshape(outRow.sizes()));
 }
-ACLNN(aclnnMoeGatingTopKSoftmaxV2, (Tensor x, OptTensor finished, int64_t k, int64_t renorm, bool with_softmax, Tensor outY,
-                                    Tensor outExpert, OptTensor outSoftmax)) {
+ACLNN(aclnnMoeGatingTopKSoftmaxV2, (Tensor x, OptTensor finished, int64_t k, int64_t renorm, bool with_softmax,
+                                    Tensor outY, Tensor outExpert, OptTensor outSoftmax)) {
   const Tensor wide_x = x.to(at::kFloat), soft = at::softmax(wide_x, -1);
   auto [y, expert] = at::topk(renorm ? wide_x : soft, k, -1);
   if (renorm) y = at::softmax(y, -1);
@@ -79,8 +80,9 @@ ACLNN(aclnnMoeGatingTopKSoftmaxV2, (Tensor x, OptTensor finished, int64_t k, int
 namespace {
 
 // norm_type 0 softmax, 1 sigmoid; the bias chooses experts but does not weigh them.
-void gate(const Tensor& x, const OptTensor& bias, int64_t k, int64_t kept_groups, int64_t groups, int64_t select, int64_t renorm,
-          int64_t norm, bool with_out, double factor, double eps, const Tensor& y, const Tensor& expert, const OptTensor& out) {
+void gate(const Tensor& x, const OptTensor& bias, int64_t k, int64_t kept_groups, int64_t groups, int64_t select,
+          int64_t renorm, int64_t norm, bool with_out, double factor, double eps, const Tensor& y, const Tensor& expert,
+          const OptTensor& out) {
   TORCH_CHECK(norm == 0 || norm == 1, "norm_type ", norm, " is unknown");
   const Tensor wide_x = x.to(at::kFloat), score = norm ? at::sigmoid(wide_x) : at::softmax(wide_x, -1);
   Tensor choice = bias ? score + bias->to(at::kFloat) : score;
@@ -101,18 +103,13 @@ void gate(const Tensor& x, const OptTensor& bias, int64_t k, int64_t kept_groups
 
 }  // namespace
 
-ACLNN(aclnnMoeGatingTopK, (Tensor x, OptTensor bias, int64_t k, int64_t k_group, int64_t groups, int64_t select, int64_t renorm,
-                           int64_t norm, bool with_out, double factor, double eps, Tensor outY, Tensor outExpert, OptTensor out)) {
+ACLNN(aclnnMoeGatingTopK,
+      (Tensor x, OptTensor bias, int64_t k, int64_t k_group, int64_t groups, int64_t select, int64_t renorm,
+       int64_t norm, bool with_out, double factor, double eps, Tensor outY, Tensor outExpert, OptTensor out)) {
   gate(x, bias, k, k_group, groups, select, renorm, norm, with_out, factor, eps, outY, outExpert, out);
 }
-ACLNN(aclnnMoeGatingTopKV2, (Tensor x, OptTensor bias, OptTensor input_ids, OptTensor table, int64_t k, int64_t k_group,
-                             int64_t groups, int64_t select, int64_t renorm, int64_t norm, bool with_out, double factor,
-                             double eps, Tensor outY, Tensor outExpert, OptTensor out)) {
-  TORCH_CHECK(!input_ids && !table, "gating by token ids is not emulated");
-  gate(x, bias, k, k_group, groups, select, renorm, norm, with_out, factor, eps, outY, outExpert, out);
-}
-ACLNN(aclnnMoeGatingTopKBackward, (Tensor score, Tensor grad, Tensor expert, int64_t renorm, int64_t norm, double factor,
-                                   double eps, Tensor out)) {
+ACLNN(aclnnMoeGatingTopKBackward,
+      (Tensor score, Tensor grad, Tensor expert, int64_t renorm, int64_t norm, double factor, double eps, Tensor out)) {
   const Tensor s = score.to(at::kFloat), chosen = indices(expert), picked = s.gather(-1, chosen);
   Tensor g = grad.to(at::kFloat) * factor;
   if (norm == 1 || renorm) {
@@ -123,7 +120,8 @@ ACLNN(aclnnMoeGatingTopKBackward, (Tensor score, Tensor grad, Tensor expert, int
   write(out, norm ? through * s * (1 - s) : s * (through - (through * s).sum(-1, true)));
 }
 
-ACLNN(aclnnMoeInitRouting, (Tensor x, Tensor row, Tensor expert, int64_t active, Tensor outX, Tensor outRow, Tensor outExpert)) {
+ACLNN(aclnnMoeInitRouting,
+      (Tensor x, Tensor row, Tensor expert, int64_t active, Tensor outX, Tensor outRow, Tensor outExpert)) {
   const int64_t n = x.size(0), k = expert.size(1);
   const auto [sorted, order] = at::sort(expert.flatten(), true, 0, false);
   const Tensor from = indices(row).flatten().index_select(0, order);
@@ -135,8 +133,8 @@ ACLNN(aclnnMoeInitRouting, (Tensor x, Tensor row, Tensor expert, int64_t active,
 namespace {
 
 // Row choice * N + i of source_to_row says where choice of token i was computed.
-void finalize(const Tensor& rows, const Tensor& source_to_row, const OptTensor& skip1, const OptTensor& skip2, const OptTensor& bias,
-              const OptTensor& scales, const OptTensor& experts, const Tensor& out) {
+void finalize(const Tensor& rows, const Tensor& source_to_row, const OptTensor& skip1, const OptTensor& skip2,
+              const OptTensor& bias, const OptTensor& scales, const OptTensor& experts, const Tensor& out) {
   const int64_t n = out.size(0), k = source_to_row.numel() / std::max<int64_t>(n, 1);
   Tensor each = wide(rows).index_select(0, indices(source_to_row)).unflatten(0, {k, n}).transpose(0, 1);
   if (bias) {
@@ -152,10 +150,6 @@ void finalize(const Tensor& rows, const Tensor& source_to_row, const OptTensor& 
 
 }  // namespace
 
-ACLNN(aclnnMoeFinalizeRouting, (Tensor rows, OptTensor skip1, OptTensor skip2, OptTensor bias, OptTensor scales,
-                                Tensor source_to_row, OptTensor experts, Tensor out)) {
-  finalize(rows, source_to_row, skip1, skip2, bias, scales, experts, out);
-}
 ACLNN(aclnnMoeFinalizeRoutingV2, (Tensor rows, Tensor source_to_row, OptTensor skip1, OptTensor skip2, OptTensor bias,
                                   OptTensor scales, OptTensor experts, int64_t mode, Tensor out)) {
   TORCH_CHECK(mode == 0, "drop_pad_mode ", mode, " is not emulated");

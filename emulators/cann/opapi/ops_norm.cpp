@@ -24,7 +24,8 @@ Ints leading(const Tensor& x, int64_t n) {
 void rms_dtypes(const Tensor& x, const Tensor& gamma) {
   const auto type = x.scalar_type();
   TORCH_CHECK(type == at::kFloat || type == at::kHalf || type == at::kBFloat16, "x is ", type);
-  TORCH_CHECK(gamma.scalar_type() == type || gamma.scalar_type() == at::kFloat, "gamma is ", gamma.scalar_type(), " with x ", type);
+  TORCH_CHECK(gamma.scalar_type() == type || gamma.scalar_type() == at::kFloat, "gamma is ", gamma.scalar_type(),
+              " with x ", type);
   TORCH_CHECK(gamma.dim() >= 1 && gamma.dim() <= x.dim() && gamma.sizes().vec() == last(x, gamma.dim()),
               "gamma's shape ", gamma.sizes(), " is not the end of x's, ", x.sizes());
 }
@@ -82,8 +83,8 @@ void add_rms_dtypes(const Tensor& x1, const Tensor& x2, const Tensor& gamma) {
 }
 
 // The sum is rounded to x's dtype in what is returned, but normalised before that.
-void add_rms(const Tensor& x1, const Tensor& x2, const Tensor& gamma, double epsilon, const Tensor& y, const OptTensor& rstd,
-             const Tensor& x) {
+void add_rms(const Tensor& x1, const Tensor& x2, const Tensor& gamma, double epsilon, const Tensor& y,
+             const OptTensor& rstd, const Tensor& x) {
   const Tensor sum = x1.to(at::kFloat) + x2.to(at::kFloat);
   const auto [normal, r] = rms(sum, gamma, epsilon);
   write(y, normal);
@@ -93,8 +94,7 @@ void add_rms(const Tensor& x1, const Tensor& x2, const Tensor& gamma, double eps
 
 }  // namespace
 
-ACLNN(aclnnAddRmsNorm,
-      (Tensor x1, Tensor x2, Tensor gamma, double epsilon, Tensor outY, Tensor outRstd, Tensor outX)) {
+ACLNN(aclnnAddRmsNorm, (Tensor x1, Tensor x2, Tensor gamma, double epsilon, Tensor outY, Tensor outRstd, Tensor outX)) {
   add_rms(x1, x2, gamma, epsilon, outY, outRstd, outX);
 }
 ACLNN_RULE(aclnnAddRmsNorm, (Tensor x1, Tensor x2, Tensor gamma, double, Tensor, Tensor, Tensor)) {
@@ -138,9 +138,8 @@ ACLNN(aclnnFastLayerNorm, (Tensor self, Ints shape, OptTensor weight, OptTensor 
                            OptTensor meanOut, OptTensor rstdOut)) {
   layer_norm(self, shape, weight, bias, eps, out, meanOut, rstdOut);
 }
-ACLNN(aclnnLayerNormBackward,
-      (Tensor grad, Tensor self, Ints shape, Tensor mean, Tensor rstd, OptTensor weight, OptTensor, Bools wanted,
-       OptTensor outInput, OptTensor outWeight, OptTensor outBias)) {
+ACLNN(aclnnLayerNormBackward, (Tensor grad, Tensor self, Ints shape, Tensor mean, Tensor rstd, OptTensor weight,
+                               OptTensor, Bools wanted, OptTensor outInput, OptTensor outWeight, OptTensor outBias)) {
   const int64_t n = int64_t(shape.size());
   const Tensor g = grad.to(at::kFloat), r = rstd.to(at::kFloat), normal = (self.to(at::kFloat) - mean) * r;
   if (wanted.at(0)) give(outInput, through_scale(weight ? g * weight->to(at::kFloat) : g, normal, r, n, true));
@@ -156,18 +155,19 @@ ACLNN(aclnnGroupNorm, (Tensor self, OptTensor gamma, OptTensor beta, int64_t n, 
   write(meanOut, mean);
   write(rstdOut, rstd);
 }
-ACLNN(aclnnGroupNormBackward, (Tensor grad, Tensor self, Tensor mean, Tensor rstd, OptTensor gamma, int64_t n, int64_t c,
-                               int64_t hw, int64_t group, Bools wanted, OptTensor outX, OptTensor outGamma, OptTensor outBeta)) {
+ACLNN(aclnnGroupNormBackward,
+      (Tensor grad, Tensor self, Tensor mean, Tensor rstd, OptTensor gamma, int64_t n, int64_t c, int64_t hw,
+       int64_t group, Bools wanted, OptTensor outX, OptTensor outGamma, OptTensor outBeta)) {
   const auto [dx, dgamma, dbeta] =
-      at::native_group_norm_backward(wide(grad).contiguous(), wide(self).contiguous(), wide(mean), wide(rstd), wide(gamma), n, c, hw, group,
-                                     {wanted.at(0), wanted.at(1), wanted.at(2)});
+      at::native_group_norm_backward(wide(grad).contiguous(), wide(self).contiguous(), wide(mean), wide(rstd),
+                                     wide(gamma), n, c, hw, group, {wanted.at(0), wanted.at(1), wanted.at(2)});
   if (wanted[0]) give(outX, dx);
   if (wanted[1]) give(outGamma, dgamma);
   if (wanted[2]) give(outBeta, dbeta);
 }
 
-ACLNN(aclnnBatchNorm, (Tensor self, OptTensor weight, OptTensor bias, OptTensor meanRef, OptTensor varRef, bool training,
-                       double momentum, double eps, Tensor out, Tensor outMean, Tensor outInvstd)) {
+ACLNN(aclnnBatchNorm, (Tensor self, OptTensor weight, OptTensor bias, OptTensor meanRef, OptTensor varRef,
+                       bool training, double momentum, double eps, Tensor out, Tensor outMean, Tensor outInvstd)) {
   OptTensor running_mean = wide(meanRef), running_var = wide(varRef);
   const auto [y, mean, invstd] =
       at::native_batch_norm(wide(self), wide(weight), wide(bias), running_mean, running_var, training, momentum, eps);
@@ -178,12 +178,12 @@ ACLNN(aclnnBatchNorm, (Tensor self, OptTensor weight, OptTensor bias, OptTensor 
   if (meanRef) meanRef->copy_(*running_mean);
   if (varRef) varRef->copy_(*running_var);
 }
-ACLNN(aclnnBatchNormBackward, (Tensor grad, Tensor self, OptTensor weight, OptTensor running_mean, OptTensor running_var,
-                               OptTensor mean, OptTensor invstd, bool training, double eps, Bools wanted, OptTensor outX,
-                               OptTensor outWeight, OptTensor outBias)) {
-  const auto [dx, dweight, dbias] =
-      at::native_batch_norm_backward(wide(grad), wide(self), wide(weight), wide(running_mean), wide(running_var), wide(mean),
-                                     wide(invstd), training, eps, {wanted.at(0), wanted.at(1), wanted.at(2)});
+ACLNN(aclnnBatchNormBackward, (Tensor grad, Tensor self, OptTensor weight, OptTensor running_mean,
+                               OptTensor running_var, OptTensor mean, OptTensor invstd, bool training, double eps,
+                               Bools wanted, OptTensor outX, OptTensor outWeight, OptTensor outBias)) {
+  const auto [dx, dweight, dbias] = at::native_batch_norm_backward(
+      wide(grad), wide(self), wide(weight), wide(running_mean), wide(running_var), wide(mean), wide(invstd), training,
+      eps, {wanted.at(0), wanted.at(1), wanted.at(2)});
   if (wanted[0]) give(outX, dx);
   if (wanted[1]) give(outWeight, dweight);
   if (wanted[2]) give(outBias, dbias);

@@ -1,7 +1,7 @@
 // Fused optimizer steps, computed in float32 and rounded once to the parameter's dtype.
-#include "outputs.h"
-
 #include <cmath>
+
+#include "outputs.h"
 
 using namespace cann;
 
@@ -13,7 +13,8 @@ struct Adam {
   bool amsgrad, maximize;
 };
 
-void adam_w(const Tensor& var, const Tensor& m, const Tensor& v, const OptTensor& largest, const Tensor& grad, const Adam& how) {
+void adam_w(const Tensor& var, const Tensor& m, const Tensor& v, const OptTensor& largest, const Tensor& grad,
+            const Adam& how) {
   const Tensor g = how.maximize ? -grad.to(at::kFloat) : grad.to(at::kFloat);
   const Tensor mean = m.to(at::kFloat) * how.beta1 + g * (1 - how.beta1);
   const Tensor square = v.to(at::kFloat) * how.beta2 + g * g * (1 - how.beta2);
@@ -33,7 +34,8 @@ void one_dtype(const Tensor& var, std::initializer_list<Tensor> others) {
   const auto type = var.scalar_type();
   TORCH_CHECK(type == at::kFloat || type == at::kHalf || type == at::kBFloat16, "the parameter is ", type);
   for (const Tensor& t : others)
-    TORCH_CHECK(t.scalar_type() == type, "parameter, moments and gradient share one dtype; one is ", t.scalar_type(), ", the parameter ", type);
+    TORCH_CHECK(t.scalar_type() == type, "parameter, moments and gradient share one dtype; one is ", t.scalar_type(),
+                ", the parameter ", type);
 }
 
 }  // namespace
@@ -44,26 +46,17 @@ ACLNN(aclnnApplyAdamWV2,
        float beta2, float decay, float epsilon, bool amsgrad, bool maximize)) {
   const double now = step.item().toDouble() + 1;
   adam_w(varRef, mRef, vRef, largestRef, grad,
-         {lr, beta1, beta2, decay, epsilon, std::pow(double(beta1), now), std::pow(double(beta2), now), amsgrad, maximize});
+         {lr, beta1, beta2, decay, epsilon, std::pow(double(beta1), now), std::pow(double(beta2), now), amsgrad,
+          maximize});
 }
-ACLNN_RULE(aclnnApplyAdamWV2, (Tensor var, Tensor m, Tensor v, OptTensor largest, Tensor grad, Tensor, float, float, float, float,
-                               float, bool amsgrad, bool)) {
+ACLNN_RULE(aclnnApplyAdamWV2, (Tensor var, Tensor m, Tensor v, OptTensor largest, Tensor grad, Tensor, float, float,
+                               float, float, float, bool amsgrad, bool)) {
   one_dtype(var, {m, v, grad});
   TORCH_CHECK(!amsgrad || largest, "amsgrad needs the largest of past squares");
 }
-// The powers are those of the step before: the operator multiplies them by beta itself.
-ACLNN(aclnnApplyAdamW,
-      (Tensor varRef, Tensor mRef, Tensor vRef, Tensor power1, Tensor power2, Tensor lr, Tensor decay, Tensor beta1,
-       Tensor beta2, Tensor epsilon, Tensor grad, OptTensor largestRef, bool amsgrad, bool maximize)) {
-  const auto number = [](const Tensor& t) { return t.item().toDouble(); };
-  adam_w(varRef, mRef, vRef, largestRef, grad,
-         {number(lr), number(beta1), number(beta2), number(decay), number(epsilon), number(power1) * number(beta1),
-          number(power2) * number(beta2), amsgrad, maximize});
-}
 
-ACLNN(aclnnFusedSgd,
-      (Tensors paramsRef, Tensors gradsRef, Tensors momentumRef, OptTensor grad_scale, float decay, float momentum, float lr,
-       float dampening, bool nesterov, bool maximize, bool first)) {
+ACLNN(aclnnFusedSgd, (Tensors paramsRef, Tensors gradsRef, Tensors momentumRef, OptTensor grad_scale, float decay,
+                      float momentum, float lr, float dampening, bool nesterov, bool maximize, bool first)) {
   for (size_t i = 0; i < paramsRef.size(); ++i) {
     const Tensor &param = paramsRef[i], grad = gradsRef[i];
     Tensor g = grad.to(at::kFloat);

@@ -7,7 +7,8 @@ using namespace cann;
 namespace {
 
 // Drawn in the order of elements, whatever memory they lie in.
-template <typename Draw> void fill(const Tensor& self, const Draw& draw) {
+template <typename Draw>
+void fill(const Tensor& self, const Draw& draw) {
   Tensor drawn = at::empty(self.sizes(), self.options().memory_format(at::MemoryFormat::Contiguous));
   draw(drawn);
   self.copy_(drawn);
@@ -16,8 +17,6 @@ template <typename Draw> void fill(const Tensor& self, const Draw& draw) {
 Tensor standard_normal(at::IntArrayRef sizes, uint64_t seed, uint64_t offset) {
   return at::empty(sizes, at::kFloat).normal_(0, 1, generator(seed, offset));
 }
-
-int64_t whole(const Tensor& seed) { return seed.item<int64_t>(); }
 
 // A dropout mask has one bit an element, set where it is kept, in whole groups of 128 bits.
 void keep_bits(const Tensor& mask, int64_t elements, double drop, uint64_t seed, uint64_t offset) {
@@ -32,7 +31,11 @@ Tensor bits(const Tensor& mask, at::IntArrayRef sizes) {
   const int64_t n = c10::multiply_integers(sizes);
   TORCH_CHECK(mask.numel() * 8 >= n, "the mask has ", mask.numel() * 8, " bits for ", n, " elements");
   const Tensor bytes = mask.flatten().to(at::kLong).unsqueeze(1);
-  return at::bitwise_right_shift(bytes, at::arange(8, at::kLong)).bitwise_and(1).flatten().slice(0, 0, n).reshape(sizes);
+  return at::bitwise_right_shift(bytes, at::arange(8, at::kLong))
+      .bitwise_and(1)
+      .flatten()
+      .slice(0, 0, n)
+      .reshape(sizes);
 }
 
 Tensor dropped(const Tensor& self, const Tensor& mask, double drop) {
@@ -69,9 +72,6 @@ ACLNN(aclnnInplaceBernoulliTensor, (Tensor selfRef, Tensor p, uint64_t seed, uin
 ACLNN(aclnnInplaceRandom, (Tensor selfRef, int64_t from, int64_t to, int64_t seed, int64_t offset)) {
   fill(selfRef, [&](Tensor& t) { t.random_(from, to, generator(seed, offset)); });
 }
-ACLNN(aclnnInplaceRandomWithoutFromTo, (Tensor selfRef, int64_t seed, int64_t offset)) {
-  fill(selfRef, [&](Tensor& t) { t.random_(generator(seed, offset)); });
-}
 ACLNN(aclnnSimThreadExponential, (Tensor selfRef, int64_t, double rate, int64_t seed, int64_t offset)) {
   fill(selfRef, [&](Tensor& t) { t.exponential_(rate, generator(seed, offset)); });
 }
@@ -82,35 +82,12 @@ ACLNN(aclnnMultinomial, (Tensor self, int64_t n, bool replacement, uint64_t seed
   write(out, at::multinomial(wide(self), n, replacement, generator(seed, offset)));
 }
 
-// Where a graph is captured seed and offset are read from memory, the offset from where the capture stands.
-#define SEEDED int64_t(whole(seed)), int64_t(whole(offset) + int64_t(inside))
-ACLNN(aclnnInplaceNormalTensor, (Tensor selfRef, float mean, float std, Tensor seed, Tensor offset, uint64_t inside)) {
-  selfRef.copy_(standard_normal(selfRef.sizes(), SEEDED) * std + mean);
-}
-ACLNN(aclnnInplaceUniformTensor, (Tensor selfRef, double from, double to, Tensor seed, Tensor offset, uint64_t inside)) {
-  fill(selfRef, [&](Tensor& t) { t.uniform_(from, to, generator(SEEDED)); });
-}
-ACLNN(aclnnInplaceRandomTensor, (Tensor selfRef, int64_t from, int64_t to, Tensor seed, Tensor offset, uint64_t inside)) {
-  fill(selfRef, [&](Tensor& t) { t.random_(from, to, generator(SEEDED)); });
-}
-ACLNN(aclnnMultinomialTensor,
-      (Tensor self, int64_t n, bool replacement, Tensor seed, Tensor offset, uint64_t inside, Tensor out)) {
-  write(out, at::multinomial(wide(self), n, replacement, generator(SEEDED)));
-}
-
 ACLNN(aclnnDropoutGenMask, (Ints shape, double drop, int64_t seed, int64_t offset, Tensor out)) {
   keep_bits(out, c10::multiply_integers(shape), drop, seed, offset);
 }
 ACLNN(aclnnDropoutGenMaskV2, (Ints shape, double drop, int64_t seed, int64_t offset, int32_t, Tensor out)) {
   keep_bits(out, c10::multiply_integers(shape), drop, seed, offset);
 }
-ACLNN(aclnnDropoutGenMaskV2Tensor,
-      (Ints shape, double drop, Tensor seed, Tensor offset, uint64_t inside, int32_t, Tensor out)) {
-  keep_bits(out, c10::multiply_integers(shape), drop, SEEDED);
-}
-ACLNN(aclnnDropoutDoMask, (Tensor self, Tensor mask, double drop, Tensor out)) { write(out, dropped(self, mask, drop)); }
-ACLNN(aclnnDropoutV3,
-      (Tensor self, OptTensor, double drop, int64_t seed, int64_t offset, Tensor out, Tensor outMask)) {
-  keep_bits(outMask, self.numel(), drop, seed, offset);
-  write(out, dropped(self, outMask, drop));
+ACLNN(aclnnDropoutDoMask, (Tensor self, Tensor mask, double drop, Tensor out)) {
+  write(out, dropped(self, mask, drop));
 }

@@ -65,18 +65,13 @@ ACLNN(aclnnUniqueConsecutive,
   outCounts.write(count);
 }
 
-ACLNN(aclnnSearchSorted,
-      (Tensor sorted, Tensor self, bool out_int32, bool right, OptTensor sorter, Tensor out)) {
+ACLNN(aclnnSearchSorted, (Tensor sorted, Tensor self, bool out_int32, bool right, OptTensor sorter, Tensor out)) {
   const OptTensor order = sorter ? OptTensor(indices(*sorter)) : std::nullopt;
   write(out, at::searchsorted(sorted, self, out_int32, right, std::nullopt, order));
 }
-ACLNN(aclnnSearchSorteds,
-      (Tensor sorted, Scalar self, bool out_int32, bool right, OptTensor sorter, Tensor out)) {
+ACLNN(aclnnSearchSorteds, (Tensor sorted, Scalar self, bool out_int32, bool right, OptTensor sorter, Tensor out)) {
   const OptTensor order = sorter ? OptTensor(indices(*sorter)) : std::nullopt;
   write(out, at::searchsorted(sorted, self, out_int32, right, std::nullopt, order));
-}
-ACLNN(aclnnBucketize, (Tensor self, Tensor boundaries, bool out_int32, bool right, Tensor out)) {
-  write(out, at::bucketize(self, boundaries, out_int32, right));
 }
 ACLNN(aclnnBincount, (Tensor self, OptTensor weights, int64_t minimum, Tensor out)) {
   write(out, at::bincount(self, weights, minimum));

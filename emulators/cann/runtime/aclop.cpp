@@ -62,7 +62,8 @@ CANN_EXPORT aclError aclopCompileAndExecute(const char* type, int, const aclTens
                                             const aclTensorDesc* const[], aclDataBuffer* const[], const aclopAttr*, aclopEngineType,
                                             aclopCompileType, const char*, aclrtStream) {
   const std::string missing = cann::take_missing_operator();
-  const std::string why = missing.empty() ? "torch_npu asks for no aclnn operator there on this SoC"
+  const std::string why = missing.empty() ? "torch_npu named no aclnn operator as missing, so it asks for none "
+                                            "on this SoC (it names them under ASCEND_GLOBAL_LOG_LEVEL=2 only)"
                                           : missing + " is missing (docs/emulators.md says how to add an operator)";
   return fail(ACL_ERROR_OP_NOT_FOUND,
               std::string("operator ") + type + " was asked for on the aclop path, which is not emulated: " + why);

@@ -1,4 +1,4 @@
-"""What ``npu_fusion_attention`` is documented to compute, written from the documentation with plain torch on the CPU."""
+"""What ``npu_fusion_attention`` is documented to compute, written from the documentation with torch on the CPU."""
 
 from __future__ import annotations
 

@@ -237,6 +237,59 @@ def test_later_versions_of_the_call() -> None:
         agree(call, *_qkv(sq=6, skv=6), reference=_dense("BNSD", left_out=causal(6, 6)))
 
 
+def test_packed_statistics_of_either_order_serve_the_gradient() -> None:
+    import torch_npu
+
+    lengths = [2, 4]
+
+    def call(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, order: str) -> torch.Tensor:
+        return torch_npu.npu_fusion_attention(
+            q,
+            k,
+            v,
+            N,
+            "TND",
+            scale=SCALE,
+            actual_seq_qlen=_ends(lengths),
+            actual_seq_kvlen=_ends(lengths),
+            softmax_layout=order,
+        )[0]
+
+    def expected(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, order: str) -> torch.Tensor:
+        parts = zip(*(t.split(lengths) for t in (q, k, v)))
+        return torch.cat([reference(*(t.transpose(0, 1)[None] for t in p))[0].transpose(0, 1) for p in parts])
+
+    qkv = [_packed(lengths, h, i, torch.float32) for i, h in enumerate((N, NKV, NKV))]
+    for order in ("", "TND"):
+        agree(call, *qkv, order, reference=expected)
+
+
+@pytest.mark.parametrize("layout", ["BNSD", "TND"])
+def test_a_sink_takes_its_share(layout: str) -> None:
+    import torch_npu
+
+    extra = {"actual_seq_qlen": [5], "actual_seq_kvlen": [5]} if layout == "TND" else {}
+
+    def call(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, sink: torch.Tensor) -> torch.Tensor:
+        return torch_npu.npu_fusion_attention(q, k, v, N, layout, scale=SCALE, sink=sink, **extra)[0]
+
+    def expected(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, sink: torch.Tensor) -> torch.Tensor:
+        if layout == "TND":
+            q, k, v = (t.transpose(0, 1)[None] for t in (q, k, v))
+        scores = q @ k.transpose(-1, -2) * SCALE
+        column = sink.reshape(1, -1, 1, 1).expand(*scores.shape[:3], 1)
+        out = torch.cat([scores, column], -1).softmax(-1)[..., :-1] @ v
+        return out[0].transpose(0, 1) if layout == "TND" else out
+
+    shape = (5, N, D) if layout == "TND" else (B, N, 5, D)
+    agree(
+        call,
+        *(numbers(*shape, seed=i, grad=True) for i in range(3)),
+        numbers(N, seed=5, grad=True),
+        reference=expected,
+    )
+
+
 def test_bias_of_the_second_version() -> None:
     import torch_npu
 

@@ -158,6 +158,26 @@ class TestGroupedMatmul:
         for out, x, w in zip(outs, xs, ws):
             torch.testing.assert_close(out.cpu(), (x.float() @ w.float()).half(), rtol=3e-3, atol=3e-3)
 
+    def test_groups_by_a_list(self) -> None:
+        import torch_npu
+
+        x, w = numbers(7, 4).half(), numbers(3, 4, 5).half()
+        outs = torch_npu.npu_grouped_matmul(
+            [x.npu()], [part.npu() for part in w], group_list=[3, 4, 7], split_item=2, group_type=0
+        )
+        expected = torch.cat([a.float() @ b.float() for a, b in zip(x.split([3, 1, 3]), w)]).half()
+        torch.testing.assert_close(outs[0].cpu(), expected, rtol=3e-3, atol=3e-3)
+
+    def test_add_reads_counts_as_sums(self) -> None:
+        """The trap: torch_npu drops group_list_type on A2 and A3, and nothing says so."""
+        import torch_npu
+
+        x, dy, given = numbers(7, 4).bfloat16(), numbers(7, 5, seed=1).bfloat16(), torch.tensor([3, 4])
+        into = torch.zeros(2, 4, 5).npu()
+        torch_npu.npu_grouped_matmul_add_(into, x.npu(), dy.npu(), given.npu(), group_list_type=1)
+        sums = torch.stack([x[:3].float().T @ dy[:3].float(), x[3:4].float().T @ dy[3:4].float()])
+        torch.testing.assert_close(into.cpu(), sums, rtol=1e-3, atol=1e-3)
+
     def test_add_into_float32(self) -> None:
         import torch_npu
 
@@ -281,3 +301,55 @@ class TestExperts:
             export_for_source_row=None,
         )
         torch.testing.assert_close(out.cpu(), tokens * (1 + scales.sum(1, keepdim=True)))
+
+    def test_routing_map_there_and_back(self) -> None:
+        def vendor(tokens: torch.Tensor, probs: torch.Tensor, routing: torch.Tensor) -> Any:
+            import torch_npu
+
+            rows, weights, order = torch_npu.npu_moe_token_permute_with_routing_map(
+                tokens, routing, probs=probs, num_out_tokens=self.TOKENS * self.TOP
+            )
+            back = torch_npu.npu_moe_token_unpermute_with_routing_map(
+                rows * rows, order, list(tokens.shape), probs=probs, routing_map=routing
+            )
+            return rows, weights, back
+
+        def expected(tokens: torch.Tensor, probs: torch.Tensor, routing: torch.Tensor) -> Any:
+            which = routing.T.nonzero()
+            rows, weights = tokens[which[:, 1]], probs.T[routing.T]
+            return rows, weights, (tokens * tokens)[:, None].mul((probs * routing)[:, :, None]).sum(1)
+
+        tokens, experts = self._routed()
+        routing = torch.zeros(self.TOKENS, self.EXPERTS, dtype=torch.bool).scatter(1, experts, True)
+        agree(
+            vendor, tokens, numbers(self.TOKENS, self.EXPERTS, seed=1, grad=True), routing, reference=expected
+        )
+
+    def test_gating_softmax_of_the_chosen(self) -> None:
+        import torch_npu
+
+        x = numbers(5, 8)
+        y, expert, _ = torch_npu.npu_moe_gating_top_k_softmax_v2(x.npu(), k=3, renorm=1)
+        values, which = x.topk(3)
+        torch.testing.assert_close(y.cpu(), values.softmax(-1))
+        assert torch.equal(expert.cpu(), which.int())
+
+    @pytest.mark.parametrize("norm_type", [0, 1])
+    def test_gating_backward(self, norm_type: int) -> None:
+        def vendor(x: torch.Tensor) -> torch.Tensor:
+            import torch_npu
+
+            return torch_npu.npu_moe_gating_top_k(x, 3, norm_type=norm_type, out_flag=True)[0]
+
+        def expected(x: torch.Tensor) -> torch.Tensor:
+            score = x.sigmoid() if norm_type else x.softmax(-1)
+            y = score.gather(-1, score.topk(3).indices)
+            return y / (y.sum(-1, keepdim=True) + 1e-20) if norm_type else y
+
+        agree(vendor, numbers(5, 16, grad=True), reference=expected)
+
+    def test_tokens_of_experts(self) -> None:
+        import torch_npu
+
+        ends = torch_npu.npu_moe_compute_expert_tokens(torch.tensor([0, 0, 2, 2, 2, 3]).int().npu(), 4)
+        assert ends.tolist() == [2, 2, 5, 6]

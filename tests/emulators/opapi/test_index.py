@@ -158,3 +158,20 @@ def test_an_index_out_of_range_is_an_error() -> None:
     x = torch.zeros(3, 2, device="npu")
     with pytest.raises(RuntimeError):
         x[torch.tensor([3]).npu()].cpu()
+
+
+def test_the_vendors_own() -> None:
+    import torch_npu
+
+    x, i = numbers(5, 3), torch.tensor([[0], [4]])
+    updated = torch_npu.npu_scatter_nd_update(x.npu(), i.npu(), torch.ones(2, 3).npu())
+    torch.testing.assert_close(updated.cpu(), x.index_put((i[:, 0],), torch.ones(2, 3)))
+    torch.testing.assert_close(torch_npu.npu_gather_sparse_index(x.npu(), i.npu()).cpu(), x[i])
+    total = torch.ops.npu._npu_index_add(x.npu(), i[:, 0].npu(), torch.ones(2, 3).npu(), alpha=2)
+    torch.testing.assert_close(total.cpu(), x.index_add(0, i[:, 0], torch.ones(2, 3), alpha=2))
+
+
+def test_repeat_interleave_backward() -> None:
+    agree(lambda x, r: x.repeat_interleave(r, 0), _x(4, 3), torch.tensor([1, 0, 3, 2]))
+    agree(lambda x, r: x.repeat_interleave(r), numbers(4), torch.tensor([1, 0, 3, 2]))
+    agree(torch.repeat_interleave, torch.tensor([1, 0, 3, 2]))

@@ -126,3 +126,97 @@ def test_gemma_rms_norm() -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_torchs_own_rms_norm(dtype: torch.dtype) -> None:
     agree(lambda x, w: F.rms_norm(x, (8,), w, 1e-6), _x(2, 3, 8, dtype=dtype), _x(8, dtype=dtype))
+
+
+def test_group_norm_with_silu() -> None:
+    def vendor(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> Any:
+        import torch_npu
+
+        return torch_npu.npu_group_norm_silu(x, w, b, 3)[0]
+
+    agree(
+        vendor,
+        *(t.detach() for t in (_x(2, 6, 4, 5), _x(6), _x(6, seed=1))),
+        reference=lambda x, w, b: F.silu(F.group_norm(x, 3, w, b)),
+        close=(1e-4, 1e-4),
+    )
+
+
+def test_group_norm_with_swish() -> None:
+    def vendor(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> Any:
+        import torch_npu
+
+        return torch_npu.npu_group_norm_swish(x, 3, w, b, eps=1e-5, swish_scale=1.5)[0]
+
+    def expected(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> Any:
+        y = F.group_norm(x, 3, w, b)
+        return y * torch.sigmoid(1.5 * y)
+
+    agree(vendor, _x(2, 6, 4, 5), _x(6), _x(6, seed=1), reference=expected, close=(3e-4, 2e-4))
+
+
+def test_deep_norm() -> None:
+    def vendor(x: torch.Tensor, g: torch.Tensor, beta: torch.Tensor, gamma: torch.Tensor) -> Any:
+        import torch_npu
+
+        return torch_npu.npu_deep_norm(x, g, beta, gamma, 0.3, 1e-5)[2]
+
+    agree(
+        vendor,
+        _x(2, 3, 8),
+        _x(2, 3, 8, seed=1),
+        _x(8),
+        _x(8, seed=1),
+        reference=lambda x, g, beta, gamma: F.layer_norm(x * 0.3 + g, (8,), gamma, beta, 1e-5),
+    )
+
+
+def test_parts_of_a_batch_norm_over_ranks() -> None:
+    """Two halves of a batch, as two ranks hold them, give what the whole batch gives."""
+    x, weight, bias = numbers(6, 3, 4, 5), numbers(3), numbers(3, seed=1)
+    eps, momentum = 1e-5, 0.1
+    running = [torch.zeros(3).npu(), torch.ones(3).npu()]
+    halves = [h.npu() for h in x.split(3)]
+    sums, squares = zip(*(torch.ops.npu.batch_norm_reduce(h, eps) for h in halves))
+    counts = torch.tensor([60.0, 60.0]).npu()
+    mean, invstd = torch.ops.npu.batch_norm_gather_stats_update(
+        x.npu(), torch.stack(sums), torch.stack(squares), running[0], running[1], momentum, eps, counts
+    )
+    whole_mean, whole_var = x.mean((0, 2, 3)), x.var((0, 2, 3), unbiased=False)
+    torch.testing.assert_close(mean.cpu(), whole_mean)
+    torch.testing.assert_close(invstd.cpu(), torch.rsqrt(whole_var + eps))
+    torch.testing.assert_close(running[0].cpu(), momentum * whole_mean)
+    torch.testing.assert_close(running[1].cpu(), 1 - momentum + momentum * x.var((0, 2, 3)))
+    y = torch.batch_norm_elemt(halves[0], weight.npu(), bias.npu(), mean, invstd, eps)
+    torch.testing.assert_close(
+        y.cpu(), F.batch_norm(x, None, None, weight, bias, True, 0.1, eps)[:3], rtol=1e-4, atol=1e-4
+    )
+
+
+def test_add_rms_norm_in_place() -> None:
+    import torch_npu
+
+    a, b, g = numbers(3, 8), numbers(3, 8, seed=1), numbers(8, seed=2)
+    x1, x2 = a.npu(), b.npu()
+    torch_npu.npu_add_rms_norm_v2(x1, x2, g.npu(), 1e-6)
+    y, _ = _expected(a + b, g)
+    torch.testing.assert_close(x1.cpu(), y)
+    torch.testing.assert_close(x2.cpu(), a + b)
+
+
+def test_add_rms_norm_with_a_float32_copy() -> None:
+    import torch_npu
+
+    a, b, g = (t.half() for t in (numbers(3, 8), numbers(3, 8, seed=1), numbers(8, seed=2)))
+    wide, y, _, x = torch_npu.npu_add_rms_norm_cast(a.npu(), b.npu(), g.npu(), 1e-6)
+    torch.testing.assert_close(wide.cpu(), y.cpu().float())
+    torch.testing.assert_close(x.cpu(), a + b)
+
+
+def test_add_layer_norm() -> None:
+    import torch_npu
+
+    a, b, w, beta = numbers(3, 8), numbers(3, 8, seed=1), numbers(8), numbers(8, seed=1)
+    y, _, _, x = torch_npu.npu_add_layer_norm(a.npu(), b.npu(), w.npu(), beta.npu(), 1e-5, True)
+    torch.testing.assert_close(y.cpu(), F.layer_norm(a + b, (8,), w, beta, 1e-5))
+    torch.testing.assert_close(x.cpu(), a + b)

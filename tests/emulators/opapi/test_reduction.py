@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tests.emulators.opapi.against_cpu import agree, numbers
-from tests.emulators.opapi.table import Row, check, rows
+from tests.emulators.opapi.table import Row, check, ran, rows
 
 pytestmark = pytest.mark.emulated("ascend", env={"TASK_QUEUE_ENABLE": "0"})
 
@@ -70,7 +70,9 @@ def test_reduction(row: Row) -> None:
 @pytest.mark.parametrize("p", [0, 1, 2, 3, float("inf"), float("-inf")])
 @pytest.mark.parametrize("keepdim", [False, True])
 def test_norm(p: float, keepdim: bool) -> None:
-    agree(lambda x: torch.norm(x, p, 1, keepdim), numbers(3, 4, grad=p not in (0,)))
+    agree(lambda x: torch.norm(x, p, 1, keepdim), numbers(3, 4, grad=p != 0))
+    agree(lambda x: torch.ops.aten.norm.ScalarOpt_dim(x, p, [1], keepdim), numbers(3, 4))
+    assert {"aclnnNorm", "aclnnLinalgVectorNorm"} <= ran().keys()
 
 
 def test_trace() -> None:
