@@ -67,17 +67,18 @@ ACLNN(aclnnAny, (Tensor self, Ints dims, bool keepdim, Tensor out)) {
   write(out, at::any(self, all_if_none(dims, self), keepdim));
 }
 
+// Scalar: a plain number would be taken for the flag of the older forms.
 ACLNN(aclnnVarCorrection, (Tensor self, Ints dims, int64_t correction, bool keepdim, Tensor out)) {
-  write(out, at::var(self, dims, correction, keepdim));
+  write(out, at::var(self, dims, Scalar(correction), keepdim));
 }
 ACLNN(aclnnStd, (Tensor self, Ints dims, int64_t correction, bool keepdim, Tensor out)) {
-  write(out, at::std(self, dims, correction, keepdim));
+  write(out, at::std(self, dims, Scalar(correction), keepdim));
 }
 ACLNN(aclnnVarMean, (Tensor self, Ints dims, int64_t correction, bool keepdim, Tensor var_out, Tensor mean_out)) {
-  write_both(var_out, mean_out, at::var_mean(self, dims, correction, keepdim));
+  write_both(var_out, mean_out, at::var_mean(self, dims, Scalar(correction), keepdim));
 }
 ACLNN(aclnnStdMeanCorrection, (Tensor self, Ints dims, int64_t correction, bool keepdim, Tensor std_out, Tensor mean_out)) {
-  write_both(std_out, mean_out, at::std_mean(self, dims, correction, keepdim));
+  write_both(std_out, mean_out, at::std_mean(self, dims, Scalar(correction), keepdim));
 }
 
 ACLNN(aclnnNorm, (Tensor self, Scalar p, Ints dims, bool keepdim, Tensor out)) {
