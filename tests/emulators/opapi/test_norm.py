@@ -193,6 +193,23 @@ def test_parts_of_a_batch_norm_over_ranks() -> None:
     )
 
 
+def test_backward_of_a_batch_norm_over_ranks() -> None:
+    x, weight, g = numbers(6, 3, 4, 5, grad=True), numbers(3, grad=True), numbers(6, 3, 4, 5, seed=1)
+    eps, d = 1e-5, (0, 2, 3)
+    y = F.batch_norm(x, None, None, weight, None, True, 0.1, eps)
+    dx, dweight = torch.autograd.grad(y, (x, weight), g)
+    mean, invstd = (t.npu() for t in (x.mean(d), torch.rsqrt(x.var(d, unbiased=False) + eps)))
+    stats = torch.batch_norm_stats(x.detach().npu(), eps)
+    torch.testing.assert_close(stats[0].cpu(), mean.detach().cpu())
+    torch.testing.assert_close(stats[1].cpu(), invstd.detach().cpu())
+    given = [t.detach().npu() for t in (g, x, mean, invstd, weight)]
+    sums, with_x, actual, _ = torch.batch_norm_backward_reduce(*given, True, True, True)
+    torch.testing.assert_close(actual.cpu(), dweight, rtol=1e-4, atol=1e-4)
+    count = torch.tensor([120], dtype=torch.int32).npu()
+    actual = torch.batch_norm_backward_elemt(*given, sums, with_x, count)
+    torch.testing.assert_close(actual.cpu(), dx, rtol=1e-4, atol=1e-4)
+
+
 def test_add_rms_norm_in_place() -> None:
     import torch_npu
 

@@ -26,6 +26,7 @@ DRAWS: dict[str, Callable[[], torch.Tensor]] = {
     "bernoulli_": lambda: torch.empty(N, device="npu").bernoulli_(0.3),
     "random_": lambda: torch.empty(N, dtype=torch.int64, device="npu").random_(),
     "exponential_": lambda: torch.empty(N, device="npu").exponential_(2.0),
+    "sim_exponential_": lambda: torch.ops.npu.npu_sim_exponential_(torch.empty(N, device="npu"), 2.0),
     "multinomial": lambda: torch.multinomial(
         torch.tensor([0.1, 0.6, 0.3], device="npu"), N, replacement=True
     ),
@@ -66,6 +67,7 @@ def test_distributions() -> None:
     assert sorted(x["randperm"].tolist()) == list(range(N))
     assert x["bernoulli"].mean() == near(0.3, abs=0.04) and x["bernoulli_"].mean() == near(0.3, abs=0.04)
     assert x["exponential_"].mean() == near(0.5, abs=0.05)
+    assert x["sim_exponential_"].mean() == near(0.5, abs=0.05)
     assert torch.bincount(x["multinomial"].long()).tolist() == near([400, 2400, 1200], abs=150)
     assert (x["dropout"] == 0).double().mean() == near(0.3, abs=0.04)
     assert x["dropout"].max() == near(1 / 0.7)

@@ -46,6 +46,8 @@ CALLS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "bicubic": (lambda x: F.interpolate(x, (7, 9), mode="bicubic"), (_x(2, 3, 4, 5),)),
     "reflect1d": (lambda x: F.pad(x, (2, 1), mode="reflect"), (_x(2, 3, 5),)),
     "reflect2d": (lambda x: F.pad(x, (2, 1, 1, 0), mode="reflect"), (_x(2, 3, 4, 5),)),
+    "reflect3d": (lambda x: F.pad(x, (1, 0, 1, 1, 0, 1), mode="reflect"), (_x(2, 3, 3, 4, 5),)),
+    "replicate3d": (lambda x: F.pad(x, (1, 0, 1, 1, 0, 1), mode="replicate"), (_x(2, 3, 3, 4, 5),)),
     "replicate1d": (lambda x: F.pad(x, (2, 1), mode="replicate"), (_x(2, 3, 5),)),
     "replicate2d": (lambda x: F.pad(x, (2, 1, 1, 0), mode="replicate"), (_x(2, 3, 4, 5),)),
 }
