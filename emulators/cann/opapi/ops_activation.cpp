@@ -10,7 +10,7 @@ const char* approximation(int64_t mode) {
   return mode == 1 ? "tanh" : "none";
 }
 
-// Numbers of one kind of rounding: half precision is computed in float32 and rounded once.
+// Half precision is computed in float32 and rounded once.
 Tensor widened(const Tensor& x) {
   return x.scalar_type() == at::kHalf || x.scalar_type() == at::kBFloat16 ? x.to(at::kFloat) : x;
 }
@@ -36,8 +36,8 @@ ACLNN(aclnnThresholdBackward, (Tensor grad, Tensor self, Scalar threshold, Tenso
   write(out, at::threshold_backward(grad, self, threshold));
 }
 
-// The older pair is the tanh approximation, as CANN documents it; torch_npu uses it on A2 and A3, whatever is asked for,
-// unless TORCH_NPU_USE_COMPATIBLE_IMPL=1.
+// The older pair is the tanh approximation, as CANN documents it; torch_npu uses it on A2 and A3, whatever is asked
+// for, unless TORCH_NPU_USE_COMPATIBLE_IMPL=1.
 ACLNN(aclnnGelu, (Tensor self, Tensor out)) { write(out, at::gelu(self, "tanh")); }
 ACLNN(aclnnGeluBackward, (Tensor grad, Tensor self, Tensor out)) { write(out, at::gelu_backward(grad, self, "tanh")); }
 ACLNN(aclnnGeluV2, (Tensor self, int64_t approximate, Tensor out)) {

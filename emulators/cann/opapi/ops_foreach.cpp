@@ -11,7 +11,7 @@ template <typename Function> void each(const Tensors& self, const Tensors& outs,
 }
 
 template <typename List> const List& as_many(const List& list, const Tensors& self) {
-  TORCH_CHECK(list.size() == self.size(), "it has ", self.size(), " tensors and ", list.size(), " of what goes with each");
+  TORCH_CHECK(list.size() == self.size(), "it has ", self.size(), " tensors, and ", list.size(), " to go with them");
   return list;
 }
 

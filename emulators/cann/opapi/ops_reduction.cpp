@@ -17,10 +17,6 @@ void write_both(const Tensor& first_out, const Tensor& second_out, const std::tu
   write(second_out, std::get<1>(results));
 }
 
-// Extremes over several dimensions: there is none over an empty one.
-Tensor smallest(const Tensor& x, const Ints& dims, bool keepdim) { return at::amin(x, dims, keepdim); }
-Tensor largest(const Tensor& x, const Ints& dims, bool keepdim) { return at::amax(x, dims, keepdim); }
-
 }  // namespace
 
 ACLNN(aclnnReduceSum, (Tensor self, Ints dims, bool keepdim, int type, Tensor out)) {
@@ -48,8 +44,8 @@ ACLNN(aclnnMinDim, (Tensor self, int64_t dim, bool keepdim, Tensor out, Tensor i
 ACLNN(aclnnAmax, (Tensor self, Ints dims, bool keepdim, Tensor out)) { write(out, at::amax(self, dims, keepdim)); }
 ACLNN(aclnnAmin, (Tensor self, Ints dims, bool keepdim, Tensor out)) { write(out, at::amin(self, dims, keepdim)); }
 ACLNN(aclnnAminmax, (Tensor self, Ints dims, bool keepdim, Tensor min_out, Tensor max_out)) {
-  write(min_out, smallest(self, dims, keepdim));
-  write(max_out, largest(self, dims, keepdim));
+  write(min_out, at::amin(self, dims, keepdim));
+  write(max_out, at::amax(self, dims, keepdim));
 }
 ACLNN(aclnnAminmaxAll, (Tensor self, Tensor min_out, Tensor max_out)) {
   write_both(min_out, max_out, at::aminmax(self));
@@ -77,7 +73,8 @@ ACLNN(aclnnStd, (Tensor self, Ints dims, int64_t correction, bool keepdim, Tenso
 ACLNN(aclnnVarMean, (Tensor self, Ints dims, int64_t correction, bool keepdim, Tensor var_out, Tensor mean_out)) {
   write_both(var_out, mean_out, at::var_mean(self, dims, Scalar(correction), keepdim));
 }
-ACLNN(aclnnStdMeanCorrection, (Tensor self, Ints dims, int64_t correction, bool keepdim, Tensor std_out, Tensor mean_out)) {
+ACLNN(aclnnStdMeanCorrection,
+      (Tensor self, Ints dims, int64_t correction, bool keepdim, Tensor std_out, Tensor mean_out)) {
   write_both(std_out, mean_out, at::std_mean(self, dims, Scalar(correction), keepdim));
 }
 
