@@ -10,7 +10,9 @@ from hetero.train.model.tiny import tiny_model, tiny_tokenizer
 
 def _device(peak: Peak | None = None, held: int | None = 2**30) -> SimpleNamespace:
     memory = MemoryInfo(free=None, total=None, allocated=held, reserved=None, peak=None)
-    return SimpleNamespace(caps=Caps(peaks={"fp32": peak} if peak else {}), memory=lambda: memory)
+    return SimpleNamespace(
+        emulated=False, caps=Caps(peaks={"fp32": peak} if peak else {}), memory=lambda: memory
+    )
 
 
 STEP = SimpleNamespace(tokens=100)
