@@ -54,8 +54,7 @@ class GRPO(Algorithm):
         self._recipe, self._tokenizer = recipe, tokenizer
         (loss,) = recipe.loss_type
         self._objective, self._sum = LOSSES[loss]
-        functions = {_short(name): load(name) for name in recipe.reward_funcs}
-        self._rewards = Rewards(functions, recipe.reward_weights, recipe.reward_errors)
+        self._rewards = Rewards(_named(recipe.reward_funcs), recipe.reward_weights, recipe.reward_errors)
         self._sample = Sampler(recipe, tokenizer, self._rewards)
         self._reference: Reference | None = None
         self._drawn = 0  # windows whose completions have been drawn
@@ -261,9 +260,10 @@ class GRPO(Algorithm):
         self._kept = state["kept"]
 
 
-def _short(name: str) -> str:
-    """The name of a reward in metrics: the function's own."""
-    return name.rpartition(":")[2]
+def _named(names: Sequence[str]) -> dict[str, Any]:
+    """Reward functions under their names in metrics: the function's own, where no two are called the same."""
+    short = [name.rpartition(":")[2] for name in names]
+    return {own if short.count(own) == 1 else name: load(name) for own, name in zip(short, names)}
 
 
 def _std(values: list[float]) -> float:

@@ -251,3 +251,11 @@ def test_recipe_errors(make: Callable[..., Any], keys: dict[str, Any], message: 
 def test_unknown_reward_is_an_error_before_training(train: Callable[..., Any]) -> None:
     with pytest.raises(RecipeError, match="neither a builtin"):
         train(reward_funcs=["accuracy"])
+
+
+def test_reward_functions_of_one_name_are_both_kept(make: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / "other.py").write_text("def digits(completions, **_):\n    return [0.0] * len(completions)\n")
+    given = make(reward_funcs=["mine.py:digits", "other.py:digits", "repetition"], reward_weights=[1, 2, 3])
+    names = GRPO(given, tiny_tokenizer())._rewards.names
+    assert len(names) == 3 and names[2] == "repetition"
+    assert names[0].endswith("mine.py:digits") and names[1].endswith("other.py:digits")
