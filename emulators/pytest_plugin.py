@@ -69,6 +69,13 @@ class _Tests:
         hook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
         for report in self._run(key, item, nextitem.nodeid if same and nextitem else None):
             hook.pytest_runtest_logreport(report=report)
+        # What earlier tests set up here for folders and files ends where the next test is elsewhere.
+        call = pytest.CallInfo.from_call(
+            lambda: item.session._setupstate.teardown_exact(nextitem), when="teardown"
+        )
+        if call.excinfo:
+            report = hook.pytest_runtest_makereport(item=item, call=call)
+            hook.pytest_runtest_logreport(report=report)
         hook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
         return True
 

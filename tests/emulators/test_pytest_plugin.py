@@ -56,6 +56,17 @@ FILE = """
     def test_unknown_setting():
         pass
 """
+BEFORE = """
+    import pytest
+
+    @pytest.fixture(scope="package")
+    def theirs():
+        yield
+        raise RuntimeError("the folder's last word")
+
+    def test_before(theirs):
+        pass
+"""
 PLAIN = """
     import os
 
@@ -67,8 +78,12 @@ PLAIN = """
 @pytest.fixture(scope="module")
 def output(tmp_path_factory):
     folder = tmp_path_factory.mktemp("user")
-    (folder / "test_device.py").write_text(textwrap.dedent(FILE))
-    (folder / "test_plain.py").write_text(textwrap.dedent(PLAIN))
+    files = {"first/test_before.py": BEFORE, "first/test_device.py": FILE, "second/test_plain.py": PLAIN}
+    for name, text in files.items():
+        file = folder / name
+        file.parent.mkdir(exist_ok=True)
+        (file.parent / "__init__.py").touch()
+        file.write_text(textwrap.dedent(text))
     (folder / "pytest.ini").write_text("[pytest]\naddopts = -p hetero.emulators.pytest_plugin\n")
     env = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_") and k != "HETERO_EMULATE"}
     done = subprocess.run(
@@ -85,6 +100,7 @@ def output(tmp_path_factory):
 @pytest.mark.parametrize(
     "test, outcome",
     [
+        ("test_before", "PASSED"),
         ("test_passes", "PASSED"),
         ("test_parameters_share_fixtures[2]", "PASSED"),
         ("test_parameters_share_fixtures[3]", "PASSED"),
@@ -112,7 +128,8 @@ def test_each_test_is_reported_as_its_own(output, test, outcome):
         "there is no emulator 'nothing'",
         "emulator 'ascend' has no setting 'wings'",
         "because",
-        "5 failed, 5 passed, 1 skipped",
+        "the folder's last word",
+        "5 failed, 6 passed, 1 skipped, 1 error",
     ],
 )
 def test_what_went_wrong_there_is_shown_here(output, shown):

@@ -22,6 +22,22 @@ def outcomes(request: pytest.FixtureRequest) -> list[Outcome]:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("check", distributed.CHECKS, ids=lambda check: check.__name__)
 def test_process_group(outcomes: list[Outcome], check) -> None:
+    _said_nothing(outcomes, check)
+
+
+@pytest.fixture(scope="module", params=[2, 4], ids=["2 ranks", "4 ranks"])
+def refusals(request: pytest.FixtureRequest) -> list[Outcome]:
+    env = emulated(devices=4) | {"TASK_QUEUE_ENABLE": "0"}
+    return spawn(distributed.run_all, request.param, timeout=280, args=[True], env=env, fresh=True)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("check", distributed.REFUSALS, ids=lambda check: check.__name__)
+def test_refusals(refusals: list[Outcome], check) -> None:
+    _said_nothing(refusals, check)
+
+
+def _said_nothing(outcomes: list[Outcome], check) -> None:
     for outcome in outcomes:
         assert outcome.result[check.__name__] == "", f"rank {outcome.rank}: {outcome.result[check.__name__]}"
 
