@@ -8,8 +8,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from pydantic.fields import FieldInfo
+
+from hetero.train.recipe.keys import SECTIONS
 from hetero.train.recipe.load import ALIASES
-from hetero.train.recipe.model import Recipe
 from hetero.train.recipe.values import expected, plain
 
 BEGIN, END = "<!-- keys: begin -->", "<!-- keys: end -->"
@@ -17,25 +19,22 @@ BEGIN, END = "<!-- keys: begin -->", "<!-- keys: end -->"
 
 def table() -> str:
     """Markdown: one table a section, a row a key."""
-    sections: dict[str, list[str]] = {}
-    for key, field in Recipe.model_fields.items():
-        extra = field.json_schema_extra
-        assert isinstance(extra, dict)
-        default = (
-            "required"
-            if field.is_required()
-            else ""
-            if field.default is None
-            else f"`{plain(field.default)}`"
-        )
-        also = [name for name, target in ALIASES.items() if target == key]
-        names = f"`{key}`" + (f" (also `{'`, `'.join(also)}`)" if also else "")
-        words = expected(field.annotation, field.metadata)
-        sections.setdefault(str(extra["section"]), []).append(
-            f"| {names} | {words} | {default} | {field.description} |"
-        )
     head = "| key | value | default | meaning |\n|---|---|---|---|\n"
-    return "\n\n".join(f"### {name}\n\n{head}" + "\n".join(rows) for name, rows in sections.items())
+    return "\n\n".join(
+        f"### {section.title}\n\n{head}"
+        + "\n".join(_row(key, field) for key, field in section.model_fields.items())
+        for section in SECTIONS
+    )
+
+
+def _row(key: str, field: FieldInfo) -> str:
+    default = (
+        "required" if field.is_required() else "" if field.default is None else f"`{plain(field.default)}`"
+    )
+    also = [name for name, target in ALIASES.items() if target == key]
+    names = f"`{key}`" + (f" (also `{'`, `'.join(also)}`)" if also else "")
+    words = expected(field.annotation, field.metadata)
+    return f"| {names} | {words} | {default} | {field.description} |"
 
 
 def rewrite(document: str) -> str:
