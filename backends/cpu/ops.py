@@ -1,10 +1,12 @@
-"""What the compiled kernels implement. Names targets only: no kernel is imported until one is chosen."""
+"""What the compiled kernels and torch's own flash attention implement. Names targets only: no kernel is imported until
+one is chosen.
+"""
 
 from __future__ import annotations
 
 import torch
 
-from hetero.backends.cpu import native
+from hetero.backends.cpu import attention, native
 from hetero.ops import Impl
 from hetero.ops.where import Where
 
@@ -24,10 +26,34 @@ _OPS = {
     "adamw": ("optim", False),
     "clip_grad_norm": ("optim", False),
 }
+_ATTENTION = Where(
+    dtypes=frozenset({torch.float32, torch.bfloat16, torch.float16}),
+    flags={"softcap": {0.0}},
+    also=attention.fits,
+)
 
 
 def impls() -> list[Impl]:
-    """One for each op; none, after a warning, when the kernels were not built."""
+    """One for each op; those of the kernels are left out, after a warning, when these were not built."""
+    return [*_attention(), *_compiled()]
+
+
+def _attention() -> list[Impl]:
+    return [
+        Impl(
+            op=op,
+            name="sdpa",
+            kind="vendor",
+            where=_ATTENTION,
+            version=f"{attention.REVISION}+torch{torch.__version__.partition('+')[0]}",
+            forward=f"{_HERE}.attention:{op}",
+            backward=f"{_HERE}.attention:{op}_backward",
+        )
+        for op in ("attention", "attention_varlen")
+    ]
+
+
+def _compiled() -> list[Impl]:
     kernels = native.load()
     if kernels is None:
         return []

@@ -9,6 +9,7 @@ from typing import Any
 from torch import nn
 
 from hetero.errors import ModelError
+from hetero.train.patching import attention
 from hetero.train.patching.gated_mlp import GatedMLPs
 from hetero.train.patching.kind import Kind, Refused, Swap
 from hetero.train.patching.norms import Norms
@@ -27,7 +28,8 @@ def patch(model: nn.Module) -> PatchReport:
     Modules are recognised by structure, not by class: RMSNorm and LayerNorm, gated MLPs, rotary embedding in
     attention, residual add with the norm after it. Before a swap the new forward is compared with the old one
     on small random input, outputs and gradients, in float32 and bf16; where they differ by more than rounding
-    the module stays as it is and the report says so. Attention itself stays Transformers'.
+    the module stays as it is and the report says so. A model whose attention is Transformers' sdpa is set to
+    `hetero.ops.attention` where a kernel for it is proven on its device: ``attn_implementation`` is "hetero" then.
 
     Parameter names, hooks and children do not change. Works before or after PEFT wraps the model, with
     gradient checkpointing, `copy.deepcopy` and `model.to`. Patch before FSDP wraps the model. A second call
@@ -52,6 +54,7 @@ def patch(model: nn.Module) -> PatchReport:
             else:
                 swap(module, decision.mixin, decision.state)
                 report.swapped[decision.op] += 1
+    attention.exchange(model, report)
     return report
 
 
@@ -63,6 +66,7 @@ def unpatch(model: nn.Module) -> None:
     """
     for module in model.modules():
         restore(module)
+    attention.restore(model)
 
 
 @contextmanager

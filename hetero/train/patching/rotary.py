@@ -21,6 +21,7 @@ from hetero.train.patching.kind import Refused, Swap
 from hetero.train.patching.swap import Swapped
 
 FUNCTION = "apply_rotary_pos_emb"
+_POSITIONS = [[0, 1, 2, 3, 4], [0, 1, 0, 1, 2]]
 _PARAMETERS = ["q", "k", "cos", "sin", "unsqueeze_dim"]
 
 
@@ -97,13 +98,14 @@ class Rotary:
         apply = inspect.unwrap(type(module).forward).__globals__.get(FUNCTION)
         if apply is None or list(inspect.signature(apply).parameters) != _PARAMETERS:
             raise Refused(f"{FUNCTION} does not take {', '.join(_PARAMETERS)}")
-        tables = list(_tables(model, next(module.parameters())))
-        if not tables:
+        anchor = next(module.parameters())
+        found = list(tables(model, anchor, torch.tensor(_POSITIONS, device=anchor.device)))
+        if not found:
             raise Refused("the model has no module with inv_freq to take the angles from")
         refusals = []
         for mixin in (HalvesAttention, NeighboursAttention, MixedAttention):
             try:
-                _compare(apply, mixin.rope, tables)
+                _compare(apply, mixin.rope, found)
             except Refused as refusal:
                 refusals.append(refusal)
             else:
@@ -111,18 +113,17 @@ class Rotary:
         raise refusals[0]
 
 
-def _tables(model: nn.Module, anchor: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    """cos and sin [2, 5, R] of each rotary embedding of the model, in float32."""
-    positions = torch.tensor([[0, 1, 2, 3, 4], [0, 1, 0, 1, 2]], device=anchor.device)
-    x = torch.zeros(2, 5, 1, device=anchor.device)
+def tables(model: nn.Module, anchor: Tensor, positions: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """cos and sin [rows, tokens, R] of each rotary embedding of the model at ``positions``, in float32."""
+    x = torch.zeros(*positions.shape, 1, device=anchor.device)
     for module in list(model.modules()):
         if any(name.endswith("inv_freq") for name, _ in module.named_buffers(recurse=False)):
             for layer_type in getattr(module, "layer_types", [None]):
                 yield module(x, positions) if layer_type is None else module(x, positions, layer_type)
 
 
-def _compare(apply: Any, rope: Any, tables: list[tuple[Tensor, Tensor]]) -> None:
-    for cos, sin in tables:
+def _compare(apply: Any, rope: Any, found: list[tuple[Tensor, Tensor]]) -> None:
+    for cos, sin in found:
         width = cos.shape[-1]
         for dtype in DTYPES:
             c, s = cos.to(dtype), sin.to(dtype)

@@ -14,19 +14,19 @@ from hetero.train.patching import patch, patched, unpatch
 
 # norms outside fused adds are counted as rms_norm; a layer's fused norm is counted there too
 EXPECTED = {
-    "llama": {"rms_norm": 5, "fused_add_rms_norm": 2, "rope": 2, "swiglu": 2},
-    "qwen2": {"rms_norm": 5, "fused_add_rms_norm": 2, "rope": 2, "swiglu": 2},
-    "qwen3": {"rms_norm": 9, "fused_add_rms_norm": 2, "rope": 2, "swiglu": 2},
-    "mistral": {"rms_norm": 5, "fused_add_rms_norm": 2, "rope": 2, "swiglu": 2},
-    "gemma": {"rms_norm": 5, "fused_add_rms_norm": 2, "rope": 2, "geglu": 2},
+    "llama": {"rms_norm": 5, "fused_add_rms_norm": 2, "rope": 2, "swiglu": 2, "attention": 2},
+    "qwen2": {"rms_norm": 5, "fused_add_rms_norm": 2, "rope": 2, "swiglu": 2, "attention": 2},
+    "qwen3": {"rms_norm": 9, "fused_add_rms_norm": 2, "rope": 2, "swiglu": 2, "attention": 2},
+    "mistral": {"rms_norm": 5, "fused_add_rms_norm": 2, "rope": 2, "swiglu": 2, "attention": 2},
+    "gemma": {"rms_norm": 5, "fused_add_rms_norm": 2, "rope": 2, "geglu": 2, "attention": 2},
     "gemma2": {"rms_norm": 9, "fused_add_rms_norm": 2, "rope": 2, "geglu": 2},
-    "gemma3_text": {"rms_norm": 13, "fused_add_rms_norm": 2, "rope": 2, "geglu": 2},
-    "phi3": {"rms_norm": 5, "fused_add_rms_norm": 2, "rope": 2, "swiglu": 2},
-    "phi": {"layer_norm": 3, "rope": 2},
-    "granite": {"rms_norm": 5, "rope": 2, "swiglu": 2},
-    "cohere": {"layer_norm": 3, "rope": 2, "swiglu": 2},
-    "glm": {"rms_norm": 5, "fused_add_rms_norm": 2, "rope": 2, "swiglu": 2},
-    "qwen3_moe": {"rms_norm": 9, "rope": 2},
+    "gemma3_text": {"rms_norm": 13, "fused_add_rms_norm": 2, "rope": 2, "geglu": 2, "attention": 2},
+    "phi3": {"rms_norm": 5, "fused_add_rms_norm": 2, "rope": 2, "swiglu": 2, "attention": 2},
+    "phi": {"layer_norm": 3, "rope": 2, "attention": 2},
+    "granite": {"rms_norm": 5, "rope": 2, "swiglu": 2, "attention": 2},
+    "cohere": {"layer_norm": 3, "rope": 2, "swiglu": 2, "attention": 2},
+    "glm": {"rms_norm": 5, "fused_add_rms_norm": 2, "rope": 2, "swiglu": 2, "attention": 2},
+    "qwen3_moe": {"rms_norm": 9, "rope": 2, "attention": 2},
 }
 
 
@@ -63,7 +63,9 @@ def test_same_logits_and_gradients(build, run, family):
     own = error(run(half), before)
     patch(half)
     ours = error(run(half), before)
-    assert all(ours[name] <= 1.5 * own[name] + 0.004 for name in own), (ours, own)
+    # Of a key's bias only rounding is left: what it adds to all scores of a query, the softmax takes away again.
+    worse = {n: (ours[n], own[n]) for n in own if ours[n] > 1.5 * own[n] + 0.004 and "k_proj.bias" not in n}
+    assert not worse
 
 
 def test_what_was_not_patched_is_reported_with_the_reason(build):
@@ -135,7 +137,7 @@ def test_names_and_other_models_are_untouched(build):
     assert all(ours[name] is p for name, p in model.named_parameters())
     assert "Qwen3RMSNorm[hetero]" in str(model) and "[hetero]" not in str(other)
     assert patch(model).swapped == {} and patch(model).kept == {}
-    assert sum(patch(other).swapped.values()) == 15
+    assert sum(patch(other).swapped.values()) == 17
 
 
 def test_unpatch_restores_bit_for_bit(build, run):

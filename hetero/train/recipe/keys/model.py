@@ -18,7 +18,10 @@ class Model(Section):
         examples=["models/SmolLM2-135M-Instruct"],
     )
     dtype: Literal["float32", "bfloat16"] = key("float32", "Type of the weights and of the computation.")
-    attn_implementation: str = key("sdpa", "Attention of Transformers: `sdpa`, `eager` or another it knows.")
+    attn_implementation: str = key(
+        "sdpa",
+        "Attention of Transformers: `sdpa` (`hetero.ops.attention` where that is proven), `eager` or another it knows.",
+    )
     gradient_checkpointing: Flag = key(
         False, "Recompute activations in the backward pass: less memory, about a third more time."
     )
