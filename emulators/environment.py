@@ -32,12 +32,13 @@ def environment(name: str, env: Mapping[str, str] | None = None, **settings: obj
     chosen = emulator(name)
     result = dict(os.environ if env is None else env)
     for key, value in settings.items():
+        if value is None:
+            continue
         if key not in chosen.settings:
             raise EmulatorError(
                 f"emulator {name!r} has no setting {key!r}; it has: {', '.join(chosen.settings)}"
             )
-        if value is not None:
-            result[chosen.settings[key].variable] = str(value)
+        result[chosen.settings[key].variable] = str(value)
     result |= chosen.environment(result)
     result[_ASKED] = name
     return result

@@ -12,7 +12,11 @@ from hetero.accelerator.host import Host
 from hetero.errors import EmulatorError
 
 #: name -> the module that describes it: a constant ``EMULATOR``. Imported when asked for.
-_MODULES = {"ascend": "hetero.emulators.ascend"}
+_MODULES = {
+    "ascend": "hetero.emulators.ascend",
+    "cuda": "hetero.emulators.cuda",
+    "metax": "hetero.emulators.metax",
+}
 
 
 @dataclass(frozen=True)

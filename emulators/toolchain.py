@@ -49,13 +49,15 @@ def compiler() -> Compiler:
 
 
 def torch_version() -> str:
-    """Full version of the installed torch, local label included."""
-    return Host.here().torch_version
+    """Full version of the installed torch, local label included; empty where there is none."""
+    if importlib.util.find_spec("torch") is None:
+        return ""
+    return Host(search=(str(torch_folder().parent),)).torch_version
 
 
 @functools.cache
 def torch_folder() -> Path:
-    """Folder of the installed torch.
+    """Folder of the installed torch, also where an emulator's own stands before it.
 
     Raises:
         EmulatorError: torch is not installed.
@@ -63,7 +65,7 @@ def torch_folder() -> Path:
     spec = importlib.util.find_spec("torch")
     if spec is None or spec.origin is None:
         raise EmulatorError("torch is not installed, and emulators are built against it")
-    return Path(spec.origin).parent
+    return Path(spec.origin).resolve().parent
 
 
 def torch_includes() -> tuple[Path, Path]:

@@ -100,6 +100,11 @@ class Host:
                 return version
         return "?"
 
+    def origin(self, module: str) -> str | None:
+        """File of the importable top-level ``module``, which is located and not imported."""
+        spec = self._spec(module)
+        return None if spec is None else spec.origin
+
     @cached_property
     def torch(self) -> Mapping[str, str | None]:
         """Constants of torch's ``version.py`` (``__version__``, ``cuda``, ``hip``)."""

@@ -15,15 +15,25 @@ def emulate(
     command: Annotated[list[str] | None, typer.Argument(metavar="-- COMMAND", help="What to run.")] = None,
     devices: Annotated[int | None, typer.Option(help="Devices of the machine, 1 to 8.")] = None,
     memory: Annotated[str | None, typer.Option(help="Memory of each device: 512MiB, 4GiB.")] = None,
-    soc: Annotated[str | None, typer.Option(help="Name of the chip: Ascend910B1.")] = None,
+    soc: Annotated[str | None, typer.Option(help="ascend: name of the chip, Ascend910B1.")] = None,
+    chip: Annotated[
+        str | None, typer.Option(help="cuda, metax, biren: which chip: h100, c550, br106m.")
+    ] = None,
     faults: Annotated[
         str | None, typer.Option(help="Faults to inject, e.g. oom@5,late:HcclAllReduce@2:1.5.")
     ] = None,
     delay: Annotated[
-        int | None, typer.Option(min=0, help="Microseconds each task waits: a missing synchronisation shows.")
+        int | None,
+        typer.Option(min=0, help="ascend: microseconds each task waits: a missing synchronisation shows."),
     ] = None,
     races: Annotated[
         str | None, typer.Option(help="1: an access that nothing orders is an error; report: a line.")
+    ] = None,
+    fallbacks: Annotated[
+        Path | None,
+        typer.Option(
+            help="cuda, metax, biren: a file for the names of operators that ran on the CPU's kernels."
+        ),
     ] = None,
     build: Annotated[bool, typer.Option("--build", help="Only fetch and build what is missing.")] = False,
     wheel: Annotated[
@@ -50,9 +60,11 @@ def emulate(
         "devices": devices,
         "memory": memory,
         "soc": soc,
+        "chip": chip,
         "faults": faults,
         "delay": delay,
         "races": races,
+        "fallbacks": None if fallbacks is None else fallbacks.absolute(),
     }
     if list:
         _list(json)
