@@ -63,10 +63,13 @@ def test_far_tails(isa: str, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_not_finite(isa: str, dtype: torch.dtype, kind: str) -> None:
-    forward, backward, act = KINDS[kind]
+    """Not beside torch: with AVX-512 its own float32 gelu makes NaN of infinity."""
+    forward, backward, _ = KINDS[kind]
     a = torch.tensor([float("nan"), float("inf"), 1.0, 2.0] * 5, dtype=dtype)
     b = torch.ones_like(a)
-    assert torch.equal(forward(a, b).isnan(), (act(a) * b).isnan())
+    y = forward(a, b)
+    assert torch.equal(y.isnan(), a.isnan())
+    assert torch.equal(y.isinf(), a.isinf())
     assert backward(b, a, b)[0].isfinite()[2::4].all()
 
 

