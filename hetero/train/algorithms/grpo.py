@@ -54,7 +54,9 @@ class GRPO(Algorithm):
         self._recipe, self._tokenizer = recipe, tokenizer
         (loss,) = recipe.loss_type
         self._objective, self._sum = LOSSES[loss]
-        self._rewards = Rewards(_named(recipe.reward_funcs), recipe.reward_weights, recipe.reward_errors)
+        self._rewards = Rewards(
+            _named(recipe.reward_funcs), recipe.reward_weights, recipe.reward_errors, recipe.reward_timeout
+        )
         self._sample = Sampler(recipe, tokenizer, self._rewards)
         self._reference: Reference | None = None
         self._drawn = 0  # windows whose completions have been drawn
@@ -74,6 +76,7 @@ class GRPO(Algorithm):
             without_dropout(model)
 
     def begin(self, engine: Engine, splits: Mapping[str, Sequence[Example]]) -> None:
+        self._rewards.to(engine.device.torch)
         if self._recipe.beta:
             self._reference = Reference(engine.model)
             self._reference.hold()
@@ -168,9 +171,11 @@ class GRPO(Algorithm):
         weights = torch.tensor(self._rewards.weights)
         rewards = reward_matrix([r["rewards"] for r in rollouts], len(weights))
         found = {}
-        for name, column in zip(self._rewards.names, rewards.unbind(1)):
+        for at, (name, column) in enumerate(zip(self._rewards.names, rewards.unbind(1))):
             known = column[~column.isnan()]
             found[f"rewards/{name}/mean"] = [float(known.sum()), float(len(known))]
+            lost = sum(r["failed"][at] for r in rollouts if "failed" in r)
+            found[f"rewards/{name}/failure_frequency"] = [float(lost), float(count)]
         total = advantages.combine_rewards(rewards, weights)
         known = total[~total.isnan()]
         found["reward"] = [float(known.sum()), float(len(known))]

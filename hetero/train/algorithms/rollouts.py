@@ -1,7 +1,8 @@
 """From prompts to scored completions: what a policy gradient is computed from.
 
 A rollout is plain data, as a checkpoint can hold it: {"prompt_ids", "ids", "log_probs": of each token of "ids",
-"truncated": whether it was cut off, "rewards": one for each function or None, "text", "advantage"}.
+"truncated": whether it was cut off, "rewards": one for each function or None, "failed": whether
+each was lost to a failure, "text", "advantage"}.
 """
 
 from __future__ import annotations
@@ -53,10 +54,11 @@ class Sampler:
                 "log_probs": one.log_probs,
                 "truncated": one.finish_reason == "length",
                 "rewards": row,
+                "failed": lost,
                 "text": text,
                 "advantage": 0.0,
             }
-            for (prompt, one), row, text in zip(pairs, scores, texts)
+            for (prompt, one), row, lost, text in zip(pairs, scores, self._rewards.failed, texts)
         ]
 
     def _sampling(self, seed: int) -> Sampling:

@@ -16,6 +16,7 @@ from hetero.train.recipe.values import plain
 BUILTIN = "hetero:"
 BUILTIN_MODELS = ("hetero:tiny-qwen2", "hetero:tiny-llama")
 BUILTIN_DATASETS = ("hetero:arithmetic", "hetero:arithmetic-pairs")
+BUILTIN_GYM = "hetero:reasoning-gym/"
 
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
 # The form only; names are checked by hetero.ops, which loads torch.
@@ -153,7 +154,9 @@ class _Finder:
         return str(path.resolve())
 
     def function(self, key: str, name: str) -> str:
-        """`file.py:function` with the file's whole path; another name as it is, the loader will tell."""
+        """`file.py:function` or a model's folder with its whole path; another name as it is, the loader will tell."""
+        if ":" not in name and (self.path(key, name) / "config.json").is_file():
+            return str(self.path(key, name).resolve())
         file, colon, function = name.rpartition(":")
         if not (colon and file.endswith(".py")):
             return name
@@ -162,11 +165,12 @@ class _Finder:
     def dataset(self, key: str, name: str) -> str:
         if name.startswith(BUILTIN):
             base, _, query = name.partition("?")
-            if base not in BUILTIN_DATASETS or not re.fullmatch(r"((rows|seed|repeat)=\d+(&|$))*", query):
+            known = base in BUILTIN_DATASETS or base.startswith(BUILTIN_GYM)
+            if not known or not re.fullmatch(r"((rows|seed|repeat)=\d+(&|$))*", query):
                 self.problems.append(
                     f"{_place(self.chosen, key)}: {key}: no builtin dataset {name!r}; there is "
                     "hetero:arithmetic?rows=1000&seed=0&repeat=1 (each part after ? may be left out), and "
-                    "hetero:arithmetic-pairs"
+                    "hetero:arithmetic-pairs and hetero:reasoning-gym/TASK"
                 )
             return name
         return self.existing(key, name, "file or folder")

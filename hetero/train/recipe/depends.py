@@ -49,6 +49,7 @@ DEPENDS: dict[str, tuple[str, tuple[Any, ...]]] = {
             "reward_funcs",
             "reward_weights",
             "reward_errors",
+            "reward_timeout",
             "advantage_estimator",
             "scale_rewards",
             "num_iterations",

@@ -32,8 +32,8 @@ def exact_answer(
 ) -> list[float | None]:
     """1 if the text in ``<answer>`` (else the whole completion, stripped) is the row's ``answer``, else 0."""
     return [
-        None if right is None else float(_answered(text_of(c)) == str(right).strip())
-        for c, right in zip(completions, _column("exact_answer", "answer", answer))
+        None if right is None else float(answer_of(text_of(c)) == str(right).strip())
+        for c, right in zip(completions, column("exact_answer", "answer", answer))
     ]
 
 
@@ -42,25 +42,9 @@ def last_number(
 ) -> list[float | None]:
     """1 if the last number in the completion equals the row's ``answer``, else 0; None where that is no number."""
     scores: list[float | None] = []
-    for completion, right in zip(completions, _column("last_number", "answer", answer)):
+    for completion, right in zip(completions, column("last_number", "answer", answer)):
         goal, found = _number(str(right)), _number(text_of(completion))
         scores.append(None if goal is None else float(found == goal))
-    return scores
-
-
-def math_verify(
-    completions: Sequence[Any], solution: Sequence[Any] | None = None, **_: Any
-) -> list[float | None]:
-    """1 if the completion's answer equals the row's ``solution`` as mathematics, by the package math-verify, else 0.
-
-    None where the solution itself cannot be parsed.
-    """
-    from math_verify import parse, verify
-
-    scores: list[float | None] = []
-    for completion, right in zip(completions, _column("math_verify", "solution", solution)):
-        goal = parse(str(right))
-        scores.append(float(verify(goal, parse(text_of(completion)))) if goal else None)
     return scores
 
 
@@ -85,12 +69,11 @@ def soft_overlong(
 
 
 #: Names that a recipe may use.
-FUNCTIONS = {
-    f.__name__: f for f in (think_format, exact_answer, last_number, math_verify, repetition, soft_overlong)
-}
+FUNCTIONS = {f.__name__: f for f in (think_format, exact_answer, last_number, repetition, soft_overlong)}
 
 
-def _answered(text: str) -> str:
+def answer_of(text: str) -> str:
+    """What stands in the last ``<answer>``, else the whole text, stripped."""
     tagged = _ANSWER.findall(text)
     return tagged[-1] if tagged else text.strip()
 
@@ -100,7 +83,8 @@ def _number(text: str) -> float | None:
     return float(found[-1].replace(",", "")) if found else None
 
 
-def _column(function: str, name: str, values: Sequence[Any] | None) -> Sequence[Any]:
+def column(function: str, name: str, values: Sequence[Any] | None) -> Sequence[Any]:
+    """``values``, which the dataset's column ``name`` must have given to ``function``; DataError if it did not."""
     if values is None:
         raise DataError(f"reward {function} needs the dataset's column {name!r}, which is not there")
     return values

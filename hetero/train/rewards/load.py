@@ -9,27 +9,48 @@ from pathlib import Path
 from typing import Any
 
 from hetero.errors import RecipeError
-from hetero.train.rewards import builtin
+from hetero.train.rewards import builtin, code, verifiers
+from hetero.train.rewards.model import RewardModel
 
 RewardFunction = Callable[..., Any]
+
+#: Names that a recipe may use.
+FUNCTIONS: dict[str, RewardFunction] = {
+    **builtin.FUNCTIONS,
+    **{
+        f.__name__: f
+        for f in (verifiers.math_verify, verifiers.reasoning_gym, code.code, code.code_unsandboxed)
+    },
+}
+_CHECKS: dict[str, Callable[[], None]] = {
+    "code": code.check,
+    "math_verify": verifiers.needs("math_verify", "math_verify"),
+    "reasoning_gym": verifiers.needs("reasoning_gym", "reasoning_gym"),
+}
 
 
 def load(name: str) -> RewardFunction:
     """The function that ``name`` stands for.
 
     Args:
-        name: a builtin's name (:data:`builtin.FUNCTIONS`), ``package.module:function`` or ``file.py:function``.
+        name: a builtin's name (:data:`FUNCTIONS`), ``package.module:function``, ``file.py:function``, or the folder
+            of a reward model.
 
     Raises:
-        RecipeError: nothing of that name, a module that cannot be imported, or something that cannot be called.
+        RecipeError: nothing of that name, a module that cannot be imported, something that cannot be called, or a
+            builtin that needs what is not there: a package, a system that can isolate programs.
     """
-    if name in builtin.FUNCTIONS:
-        return builtin.FUNCTIONS[name]
+    if name in FUNCTIONS:
+        _CHECKS.get(name, lambda: None)()
+        return FUNCTIONS[name]
+    if (Path(name) / "config.json").is_file():
+        return RewardModel(name)
     place, colon, function = name.rpartition(":")
     if not colon or not place or not function:
-        known = ", ".join(builtin.FUNCTIONS)
+        known = ", ".join(FUNCTIONS)
         raise RecipeError(
-            f"reward_funcs: {name!r} is neither a builtin ({known}) nor package.module:function or file.py:function"
+            f"reward_funcs: {name!r} is neither a builtin ({known}) nor package.module:function, "
+            "file.py:function or the folder of a reward model"
         )
     module = _from_file(Path(place), name) if place.endswith(".py") else _from_package(place, name)
     found = getattr(module, function, None)

@@ -1,6 +1,7 @@
 """The builtin data is exact: it is what the golden numbers were made with."""
 
 import random
+import sys
 
 import pytest
 
@@ -46,3 +47,23 @@ def test_pairs_are_answers_forwards_and_backwards():
         assert pair["prompt"] + pair["chosen"] == row["messages"]
         assert sorted(pair["rejected"][0]["content"]) == sorted(pair["chosen"][0]["content"])
     assert pairs[0]["rejected"][0]["content"] == pairs[0]["chosen"][0]["content"][::-1]
+
+
+def test_reasoning_gym_entries_are_scored_by_their_own_task():
+    pytest.importorskip("reasoning_gym")
+    from hetero.train.rewards import load
+
+    name = "hetero:reasoning-gym/chain_sum?rows=3&seed=1"
+    train, held_out = list(builtin.rows(name)), list(builtin.rows(name, "test"))
+    assert len(train) == 3 and train == list(builtin.rows(name)) and not any(r in train for r in held_out)
+    columns = {key: [row[key] for row in train] for key in ("answer", "metadata")}
+    prompts, answers = [row["prompt"] for row in train], columns["answer"]
+    assert load("reasoning_gym")(prompts=prompts, completions=answers, **columns) == [1, 1, 1]
+    with pytest.raises(DataError, match="no task 'chain_sun' that can be used; near to it: chain_sum"):
+        list(builtin.rows("hetero:reasoning-gym/chain_sun"))
+
+
+def test_reasoning_gym_that_is_missing_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "reasoning_gym", None)
+    with pytest.raises(DataError, match=r"cannot be imported .*pip install 'hetero\[verifiers\]'"):
+        list(builtin.rows("hetero:reasoning-gym/chain_sum"))

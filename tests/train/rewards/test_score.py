@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import time
 from typing import Any
 
 import pytest
@@ -82,3 +83,33 @@ def test_names_and_weights_must_fit() -> None:
         Rewards({})
     with pytest.raises(RolloutError, match="2 reward_weights for 1 reward_funcs"):
         Rewards({"length": length}, [1, 2])
+
+
+def test_what_hangs_or_exits_has_failed_and_shifts_no_other() -> None:
+    def hangs(**_: Any) -> list[float]:
+        time.sleep(60)
+        return [9.0] * 3
+
+    async def hangs_async(**_: Any) -> list[float]:
+        await asyncio.sleep(60)
+        return [9.0] * 3
+
+    def exits(**_: Any) -> list[float]:
+        raise SystemExit(1)
+
+    functions = {"hangs": hangs, "hangs_async": hangs_async, "exits": exits, "length": length}
+    rewards = Rewards(functions, on_error="skip", timeout=0.2)
+    start = time.monotonic()
+    values = rewards(["p"] * 3, TEXTS, IDS, {})
+    assert values == [[None, None, None, 1], [None, None, None, 2], [None, None, None, 3]]
+    assert rewards.failures == {"hangs": 3, "hangs_async": 3, "exits": 3, "length": 0}
+    assert rewards.failed == [[True, True, True, False]] * 3
+    assert time.monotonic() - start < 5
+    with pytest.raises(RolloutError, match=r"reward hangs: it took longer than 0.2 s \(reward_timeout\)"):
+        Rewards({"hangs": hangs}, timeout=0.2)(["p"] * 3, TEXTS, IDS, {})
+
+
+def test_a_failure_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    score("skip", wrong=raises, odd=lambda **_: [1.0, math.nan, 2.0])
+    assert "reward wrong failed and is left out for 3 completions: KeyError: 'gold'" in caplog.text
+    assert "reward odd gave NaN or infinity for 1 of 3 completions" in caplog.text

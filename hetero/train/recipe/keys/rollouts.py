@@ -25,12 +25,15 @@ class Rollouts(Section):
     reward_funcs: Names | None = key(
         None,
         "Reward functions: builtin names, `package.module:function`, or `file.py:function` (relative to the "
-        "recipe), with TRL's signature.",
+        "recipe), with TRL's signature; or the folder of a reward model.",
         examples=[["think_format", "rewards.py:correct"]],
     )
     reward_weights: Numbers | None = key(None, "Weights of the rewards; 1 each when left out.")
     reward_errors: Literal["raise", "skip"] = key(
         "raise", "A reward function that fails ends the run, or is left out for that step."
+    )
+    reward_timeout: Real | None = key(
+        600.0, "Seconds after which a call of a reward function has failed; `null`: no limit.", gt=0
     )
     advantage_estimator: Literal["group", "leave_one_out", "gdpo"] = key(
         "group",
