@@ -11,18 +11,16 @@ out.
 
 from __future__ import annotations
 
-import json
-import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from hetero.accelerator import Device
-from hetero.ops import conformance, registry
+from hetero.conform.case import Case
+from hetero.ops import registry
 from hetero.ops.impl import Impl
 from hetero.ops.spec import Op, Pass
 from hetero.ops.where import dtype_name
@@ -30,25 +28,8 @@ from hetero.ops.where import dtype_name
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 
-@dataclass(frozen=True)
-class Case:
-    """One sample of one implementation. ``ratio`` is the worst error as a fraction of what is allowed."""
-
-    op: str
-    impl: str
-    direction: str
-    dtype: str
-    sample: str
-    ratio: float
-    problem: str = ""
-
-    @property
-    def passed(self) -> bool:
-        return not self.problem
-
-
 def cases(op: Op, impl: Impl, device: Device, dtype: torch.dtype, seed: int = 0) -> list[Case]:
-    """Run every sample of ``op`` through ``impl`` in both directions; skips what its ``Where`` refuses."""
+    """Run every sample of ``op`` through ``impl`` in both directions; what its ``Where`` refuses is skipped."""
     found: list[Case] = []
     generator = torch.Generator().manual_seed(seed)
     for sample in op.samples(device.torch, dtype, generator):
@@ -64,15 +45,17 @@ def cases(op: Op, impl: Impl, device: Device, dtype: torch.dtype, seed: int = 0)
             steps.append((op.backward, op.backward_args(sample.args, saved, upstream)))
         for pass_, args in steps:
             facts = pass_.facts(args)
-            if impl.target(pass_.direction) is None or impl.where.why_not(facts, device):
+            if impl.target(pass_.direction) is None:
+                continue
+            case = Case(op.name, impl.name, pass_.direction, dtype_name(dtype), sample.name)
+            if why := impl.where.why_not(facts, device):
+                found.append(replace(case, skipped=why))
                 continue
             try:
                 ratio, problem = _compare(op, pass_, impl.load(pass_.direction), args)
             except Exception as error:  # noqa: BLE001 - a kernel that raises has failed its case; the rest still run
                 ratio, problem = float("inf"), f"{type(error).__name__}: {error}"
-            found.append(
-                Case(op.name, impl.name, pass_.direction, dtype_name(dtype), sample.name, ratio, problem)
-            )
+            found.append(replace(case, ratio=ratio, problem=problem))
     return found
 
 
@@ -85,38 +68,6 @@ def run(device: Device, names: Iterable[str] | None = None, seed: int = 0) -> li
                 for dtype in DTYPES:
                     found += cases(registry.op(name), impl, device, dtype, seed)
     return found
-
-
-def record(found: Sequence[Case], device: Device, path: Path) -> int:
-    """Write what passed in full to ``path`` (added to what it has for other architectures); return how many rows.
-
-    A failed case leaves its (op, implementation, dtype, direction) out.
-    """
-    arch = conformance.arch_key(device)
-    versions = {(i.op, i.name): i.version for n in registry.ops() for i in registry.impls(n)}
-    groups: dict[tuple[str, str, str, str], list[Case]] = {}
-    for case in found:
-        groups.setdefault((case.op, case.impl, case.dtype, case.direction), []).append(case)
-    rows = [
-        {
-            "op": op, "impl": impl, "version": versions[op, impl], "arch": arch, "dtype": dtype,
-            "direction": direction, "cases": len(group), "worst": round(max(c.ratio for c in group), 3),
-            "torch": torch.__version__, "date": time.strftime("%Y-%m-%d"),
-        }
-        for (op, impl, dtype, direction), group in groups.items()
-        if all(c.passed for c in group)
-    ]  # fmt: skip
-    touched = {(op, impl) for op, impl, *_ in groups}
-    kept = conformance.read(path) if path.is_file() else []
-    kept = [r for r in kept if r["arch"] != arch or (r["op"], r["impl"]) not in touched]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_suffix(".tmp")
-    lines = ",\n".join("  " + json.dumps(r) for r in [*kept, *rows])
-    temporary.write_text(f'{{"schema": {conformance.SCHEMA}, "records": [\n{lines}\n]}}\n')
-    temporary.replace(path)
-    conformance.forget()
-    registry.refresh()
-    return len(rows)
 
 
 def _copied(value: Any) -> Any:

@@ -7,6 +7,8 @@ import torch
 
 from hetero.accelerator import device
 from hetero.conform import ops as levels
+from hetero.conform.case import Case
+from hetero.conform.record import record
 from hetero.ops import Impl, conformance, registry
 from hetero.ops.definitions import rms_norm as definition
 
@@ -48,7 +50,7 @@ def test_the_reference_itself_passes(dtype, monkeypatch):
 @pytest.mark.parametrize(("dtype", "factor"), [(torch.float32, 1 + 2e-5), (torch.bfloat16, 1.05)], ids=str)
 def test_a_kernel_that_is_slightly_wrong_fails(dtype, factor, monkeypatch):
     monkeypatch.setattr(f"{HERE}.FACTOR", factor)
-    failed = [c for c in run("scaled_forward", dtype) if not c.passed]
+    failed = [c for c in run("scaled_forward", dtype) if c.failed]
     assert len(failed) > 10 and "error" in failed[0].problem and failed[0].ratio > 1
 
 
@@ -66,13 +68,13 @@ def test_other_faults_are_named(target, says):
 
 def test_a_record_holds_what_passed_and_nothing_else(tmp_path):
     path = tmp_path / "records.json"
-    good = levels.Case("rms_norm", "reference", "forward", "float32", "a", 0.5)
-    bad = levels.Case("rms_norm", "reference", "forward", "bfloat16", "b", 2.0, "y: error")
-    half = levels.Case("rms_norm", "reference", "forward", "bfloat16", "c", 0.1)
-    assert levels.record([good, bad, half], device("cpu"), path) == 1
+    good = Case("rms_norm", "reference", "forward", "float32", "a", 0.5)
+    bad = Case("rms_norm", "reference", "forward", "bfloat16", "b", 2.0, "y: error")
+    half = Case("rms_norm", "reference", "forward", "bfloat16", "c", 0.1)
+    assert record([good, bad, half], device("cpu"), path) == 1
     (row,) = conformance.read(path)
     assert (row["dtype"], row["arch"], row["worst"]) == ("float32", device("cpu").arch, 0.5)
-    levels.record([good], device("cpu"), path)
+    record([good], device("cpu"), path)
     assert len(conformance.read(path)) == 1, "a second run replaces the first"
 
 

@@ -27,6 +27,7 @@ __all__ = [
     "Sums",
     "add_noise",
     "create",
+    "names",
 ]
 
 _ALGORITHMS: dict[str, Callable[[Any, Any], Algorithm]] = {a.name: a for a in (SFT, DPO, KTO, RM, GRPO)}
@@ -38,3 +39,8 @@ def create(recipe: Any, tokenizer: Any) -> Algorithm:
         known = ", ".join(_ALGORITHMS)
         raise RecipeError(f"algorithm: {recipe.algorithm!r} is not known; there are: {known}")
     return _ALGORITHMS[recipe.algorithm](recipe, tokenizer)
+
+
+def names() -> tuple[str, ...]:
+    """What ``algorithm`` may be in a recipe."""
+    return tuple(_ALGORITHMS)
