@@ -125,6 +125,7 @@ class _Run:
             world_size=comm.world_size,
             shuffle=recipe.shuffle_dataset,
             seed=recipe.seed,
+            lengths=self.examples.lengths() if recipe.group_by_length else None,  # type: ignore[attr-defined]
         )
 
     def _checkpointer(self) -> Checkpointer:

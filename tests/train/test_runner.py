@@ -303,3 +303,7 @@ def test_a_really_full_disk(train: Train, small_disk: Path) -> None:
     assert kept == ["checkpoint-1", "checkpoint-2"]
     assert files.verify(small_disk / "run" / "checkpoint-2")["step"] == 2
     assert [step for step, _ in _losses(small_disk / "run")] == [1, 2, 3]
+
+
+def test_grouped_by_length(train: Any) -> None:
+    assert train(group_by_length=True, max_steps=2).steps == 2

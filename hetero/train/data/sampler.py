@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
 
 from hetero.errors import CheckpointError
+
+#: Rows that are sorted by length together; fixed, so that an order fits every batch and world size.
+_BLOCK = 1024
 
 
 class Sampler:
@@ -22,6 +25,9 @@ class Sampler:
     Iterating gives the rest of the current epoch and then moves on to the next one. `state_dict` counts
     rows rather than batches, so a run may be resumed with another batch size or world size without
     skipping or repeating a row.
+
+    With `lengths`, one a row, every `_BLOCK` rows of the order are sorted, the longest first: rows of a
+    micro-batch are then of similar length and little of it is padding.
     """
 
     def __init__(
@@ -33,9 +39,10 @@ class Sampler:
         world_size: int = 1,
         shuffle: bool = True,
         seed: int = 0,
+        lengths: Sequence[int] | None = None,
     ) -> None:
         self.rows, self.batch_size, self.rank, self.world_size = rows, batch_size, rank, world_size
-        self.shuffle, self.seed = shuffle, seed
+        self.shuffle, self.seed, self.lengths = shuffle, seed, lengths
         self.epoch = 0
         self.consumed = 0  # rows of this epoch that all ranks together have taken
 
@@ -45,6 +52,13 @@ class Sampler:
 
     def order(self) -> list[int]:
         """The global order of rows in the current epoch."""
+        order = self._drawn()
+        if (lengths := self.lengths) is None:
+            return order
+        blocks = (order[start : start + _BLOCK] for start in range(0, self.rows, _BLOCK))
+        return [row for block in blocks for row in sorted(block, key=lambda row: -lengths[row])]
+
+    def _drawn(self) -> list[int]:
         if not self.shuffle:
             return list(range(self.rows))
         # A generator of our own: the global one belongs to dropout, and resuming must not depend on it.

@@ -106,6 +106,11 @@ def _combinations(recipe: Recipe, chosen: dict[str, Entry], problems: list[str])
             f"{_place(chosen, 'packing')}: packing needs a row length, but max_length is null "
             f"({_place(chosen, 'max_length')}); set for example `max_length: 1024`"
         )
+    if recipe.packing and recipe.group_by_length:
+        problems.append(
+            f"{_place(chosen, 'group_by_length')}: group_by_length has no effect with packing, whose rows are full; "
+            "remove one of them"
+        )
     if recipe.eval_steps is not None and not recipe.has_eval:
         problems.append(
             f"{_place(chosen, 'eval_steps')}: eval_steps is set but there is no evaluation data; "

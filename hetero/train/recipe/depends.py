@@ -12,6 +12,7 @@ DEPENDS: dict[str, tuple[str, tuple[Any, ...]]] = {
     "lora_target_modules": ("use_peft", (True,)),
     "lora_modules_to_save": ("use_peft", (True,)),
     "packing": ("algorithm", ("sft",)),
+    "group_by_length": ("algorithm", ("sft",)),
     "packing_strategy": ("packing", (True,)),
     "completion_only_loss": ("algorithm", ("sft",)),
     "assistant_only_loss": ("algorithm", ("sft",)),

@@ -99,3 +99,17 @@ def test_state_of_another_run_is_refused(other):
     state = Sampler(8, 2).state_dict()
     with pytest.raises(CheckpointError, match=f"has {next(iter(other))} "):
         Sampler(**({"rows": 8, "batch_size": 2} | other)).load_state_dict(state)
+
+
+def test_grouped_by_length_is_each_row_once_and_little_padding() -> None:
+    lengths = [(7 * i) % 101 + 1 for i in range(3000)]
+    sampler = Sampler(3000, 4, seed=1, lengths=lengths)
+    batches = list(sampler)
+    assert sorted(row for batch in batches for row in batch) == list(range(3000))
+    assert sum(len(b) * max(lengths[r] for r in b) for b in batches) < 1.05 * sum(lengths)
+    assert sampler.order() != Sampler(3000, 4, seed=1, lengths=lengths).order()  # another epoch
+    halves = [list(Sampler(3000, 2, rank=r, world_size=2, seed=1, lengths=lengths)) for r in (0, 1)]
+    assert [a + b for a, b in zip(*halves)] == batches
+    resumed = Sampler(3000, 4, seed=1, lengths=lengths)
+    resumed.load_state_dict({"epoch": 0, "consumed": 40, "rows": 3000, "shuffle": True, "seed": 1})
+    assert next(iter(resumed)) == batches[10]

@@ -42,3 +42,6 @@ class Data(Section):
     packing: Flag = key(False, "Join short examples into rows of `max_length`; they do not see each other.")
     packing_strategy: Literal["bfd"] = key("bfd", "How rows are filled: best-fit decreasing.")
     shuffle_dataset: Flag = key(True, "Visit the rows in a new order every epoch.")
+    group_by_length: Flag = key(
+        False, "Put rows of similar length into a batch, so that little of it is padding; not with `packing`."
+    )
