@@ -33,7 +33,7 @@ def impl(op, name="npu"):
 def test_vendors_operators_conform(name, dtype, npu):
     vendors = impl(name)
     found = cases(registry.op(name), vendors, npu, dtype)
-    assert bool(found) == (dtype in vendors.where.dtypes)
+    assert any(not c.skipped for c in found) == (dtype in vendors.where.dtypes)
     assert [c for c in found if c.failed] == []
 
 
