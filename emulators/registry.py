@@ -14,6 +14,7 @@ from hetero.errors import EmulatorError
 #: name -> the module that describes it: a constant ``EMULATOR``. Imported when asked for.
 _MODULES = {
     "ascend": "hetero.emulators.ascend",
+    "biren": "hetero.emulators.biren",
     "cuda": "hetero.emulators.cuda",
     "metax": "hetero.emulators.metax",
 }
@@ -53,6 +54,14 @@ class Emulator:
         """What to change in ``env`` for a process to run emulated (after :meth:`prepare`)."""
         raise NotImplementedError
 
+    def variant(self, name: str) -> Emulator:
+        """The emulator of what users write ``NAME:name`` for: another product line.
+
+        Raises:
+            EmulatorError: there is none of that name.
+        """
+        raise EmulatorError(f"emulator {self.name!r} has no variants, and {self.name}:{name} was asked for")
+
     def coverage(self, ran: frozenset[str]) -> list[dict[str, Any]]:
         """A row for each operator that the vendor's package can call: implemented, and exercised (in ``ran``)."""
         raise EmulatorError(f"emulator {self.name!r} has no table of operators")
@@ -64,11 +73,13 @@ def names() -> list[str]:
 
 
 def emulator(name: str) -> Emulator:
-    """Emulator ``name``.
+    """Emulator ``name``, or its variant where ``name`` is ``"biren:br1xx"``.
 
     Raises:
         EmulatorError: there is none of that name.
     """
-    if name not in _MODULES:
+    base, _, variant = name.partition(":")
+    if base not in _MODULES:
         raise EmulatorError(f"there is no emulator {name!r}; there is: {', '.join(names())}")
-    return importlib.import_module(_MODULES[name]).EMULATOR
+    found: Emulator = importlib.import_module(_MODULES[base]).EMULATOR
+    return found.variant(variant) if variant else found

@@ -38,10 +38,10 @@ def make(
         {k: str(v) for k, v in packages.items()}, dict(texts), Path(__file__).read_text(encoding="utf-8"),
     ]  # fmt: skip
     key = hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
-    site = cache.folder() / f"site-{name}-{key}"
+    site = cache.folder() / f"site-{name.replace(':', '-')}-{key}"
     if site.is_dir():
         return cache.touch(site)
-    with cache.locked(f"site-{name}"):
+    with cache.locked(site.name):
         if not site.is_dir():
             with cache.publish(site) as made:
                 _fill(made, name, lib, torch, version, packages, texts)

@@ -58,6 +58,21 @@ def bindings(site: Path) -> Any:
     return known
 
 
+def collectives(
+    site: Path, settings: Settings, name: str, library: str, refused: frozenset[str] = frozenset()
+) -> Any:
+    """The class of process groups that serves ``torch.distributed`` backend ``name``, over gloo.
+
+    Args:
+        library: what its messages call it: ``"NCCL"``.
+        refused: collectives that the vendor has not verified, by c10d's names (``"reduce"``).
+    """
+    device = bindings(site)
+    device.first_device = settings.visible[0] if settings.visible else 0
+    device.serve(name, library, set(refused))
+    return device.bind_process_group()
+
+
 def report_fallbacks(device: Any, file: str) -> None:
     """At the end of the process, add the operators that fell through to ``file``, one a line."""
     if not file:

@@ -101,6 +101,13 @@ def finish() -> None:
     torch.UntypedStorage.resize_ = resize_  # type: ignore[method-assign,assignment]
 
 
+def nccl(site: Path, settings: Settings) -> None:
+    """Put ``ProcessGroupNCCL`` where ``torch.distributed`` looks for it."""
+    import torch._C._distributed_c10d as c10d
+
+    c10d.ProcessGroupNCCL = start.collectives(site, settings, "nccl", "NCCL")  # type: ignore[attr-defined]
+
+
 def _init(device: Any, settings: Settings) -> None:
     import torch
 
@@ -216,3 +223,4 @@ def before_torch(site: Path, torch: Path, settings: Settings, *, archs: str, cud
     start.start(site, torch, "cuda", "CUDA", settings)
     start.BeforeImport("torch.cuda", lambda: install(site, settings, archs, cuda)).install()
     start.BeforeImport("torch._logging", finish).install()
+    start.BeforeImport("torch.distributed.distributed_c10d", lambda: nccl(site, settings)).install()

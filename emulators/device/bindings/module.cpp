@@ -11,6 +11,8 @@
 namespace py = pybind11;
 using namespace hetero;
 
+void bind_process_group(py::module_& m);
+
 
 namespace {
 
@@ -125,4 +127,5 @@ PYBIND11_MODULE(hetero_device, m) {
     return all;
   });
   m.def("fault", [](const std::string& kind, const std::string& name) { return fault(kind.c_str(), name.c_str()); });
+  bind_process_group(m);
 }

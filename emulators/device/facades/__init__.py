@@ -1,0 +1,1 @@
+"""Facades of vendors' packages. Importable by their own names in emulated processes alone."""

@@ -1,0 +1,1 @@
+"""What torch_br adds on request."""

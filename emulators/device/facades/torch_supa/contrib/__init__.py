@@ -1,0 +1,1 @@
+"""What torch_supa adds on request."""
