@@ -6,6 +6,7 @@ import contextlib
 import math
 import signal
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -54,6 +55,13 @@ def run(recipe: Recipe, device: Device) -> RunResult:
     Everything goes to ``recipe.output_dir``. Errors that a user can cause are raised as
     :class:`~hetero.errors.HeteroError`, on every rank.
     """
+    with prepared(recipe, device) as training:
+        return training.train()
+
+
+@contextlib.contextmanager
+def prepared(recipe: Recipe, device: Device) -> Iterator[Training]:
+    """The parts of a run, made and not started: what :func:`run` does before it trains."""
     from hetero import comm
     from hetero.comm import environment
 
@@ -66,7 +74,7 @@ def run(recipe: Recipe, device: Device) -> RunResult:
         ops.check_policy(communicator.device)
         run_dir = Path(recipe.output_dir)
         on_rank_0(communicator, lambda: _claim(run_dir, recipe, held))
-        return _Run(recipe, communicator.device, communicator, run_dir).train()
+        yield Training(recipe, communicator.device, communicator, run_dir)
 
 
 def _claim(run_dir: Path, recipe: Recipe, held: contextlib.ExitStack) -> None:
@@ -75,7 +83,7 @@ def _claim(run_dir: Path, recipe: Recipe, held: contextlib.ExitStack) -> None:
     rundir.claim(run_dir, overwrite=recipe.overwrite_output_dir, resume=resume)
 
 
-class _Run:
+class Training:
     """The parts of one run, put together in the order in which they can fail cheaply."""
 
     def __init__(self, recipe: Recipe, device: Device, comm: Communicator, run_dir: Path) -> None:
