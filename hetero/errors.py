@@ -45,5 +45,9 @@ class CheckpointError(HeteroError, RuntimeError):
     """A checkpoint cannot be written, is damaged, or does not belong to this run."""
 
 
+class ParityError(HeteroError, RuntimeError):
+    """Traces of two devices cannot be compared."""
+
+
 class RolloutError(HeteroError, RuntimeError):
     """Completions could not be sampled as asked."""

@@ -14,6 +14,7 @@ from hetero.cli.emulate import emulate
 from hetero.cli.export import export
 from hetero.cli.lint import lint
 from hetero.cli.new_backend import new_backend
+from hetero.cli.parity import parity
 from hetero.cli.quickstart import quickstart
 from hetero.cli.train import train
 from hetero.emulators.environment import enter as enter_emulator
@@ -27,7 +28,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-for command in (quickstart, train, export, doctor, conform, emulate, lint, new_backend):
+for command in (quickstart, train, export, doctor, conform, parity, emulate, lint, new_backend):
     app.command()(command)
 
 

@@ -11,6 +11,7 @@ import torch
 
 from hetero.accelerator import Device
 from hetero.conform.case import Case, grouped, verdict
+from hetero.files import write_whole
 from hetero.ops import conformance, registry
 
 
@@ -38,11 +39,8 @@ def record(found: Sequence[Case], device: Device, path: Path) -> int:
     touched = {(op, impl) for op, impl, *_ in groups}
     kept = conformance.read(path) if path.is_file() else []
     kept = [r for r in kept if r["arch"] != arch or (r["op"], r["impl"]) not in touched]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_suffix(".tmp")
     lines = ",\n".join("  " + json.dumps(r) for r in [*kept, *rows])
-    temporary.write_text(f'{{"schema": {conformance.SCHEMA}, "records": [\n{lines}\n]}}\n')
-    temporary.replace(path)
+    write_whole(path, f'{{"schema": {conformance.SCHEMA}, "records": [\n{lines}\n]}}\n')
     conformance.forget()
     registry.refresh()
     return len(rows)
