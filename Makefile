@@ -23,7 +23,7 @@ $(BIN)/python:
 $(STAMP): $(BIN)/python $(BUILT_FROM)
 	@echo "Installing into $(VENV) (a few minutes the first time) ..."
 	$(PIP) setuptools pybind11 cmake ninja torch==2.13.0
-	$(PIP) --no-build-isolation --editable ".[train,quickstart,dev]"
+	$(PIP) --no-build-isolation --editable ".[train,quickstart,data,dev]"
 	@touch $@
 
 quickstart: $(STAMP)

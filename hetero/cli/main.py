@@ -9,6 +9,8 @@ import sys
 import typer
 
 from hetero.cli.conform import conform
+from hetero.cli.convert import convert
+from hetero.cli.data import data
 from hetero.cli.doctor import doctor
 from hetero.cli.emulate import emulate
 from hetero.cli.export import export
@@ -28,8 +30,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-for command in (quickstart, train, export, doctor, conform, parity, emulate, lint, new_backend):
+for command in (quickstart, train, export, convert, doctor, conform, parity, emulate, lint, new_backend):
     app.command()(command)
+app.add_typer(data)
 
 
 @app.callback(invoke_without_command=True)

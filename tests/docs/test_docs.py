@@ -153,7 +153,10 @@ def test_command_lines_use_options_that_exist(page):
             if call is None or not re.match(r"\s*(hetero|HETERO_|torchrun)\b|\s*HETERO_", line):
                 continue
             assert call[1] in COMMANDS, f"{line}: there is no command {call[1]!r}"
-            options = {name for p in COMMANDS[call[1]].params for name in p.opts}
+            command = COMMANDS[call[1]]
+            if hasattr(command, "commands"):  # `hetero data check`
+                command = command.commands[call[2].split()[0]]
+            options = {name for p in command.params for name in p.opts}
             own = call[2].split(" -- ")[0]  # what follows is another command's
             for option in re.findall(r"--[a-z][\w-]*", own):
                 assert option in options, f"{line}: `hetero {call[1]}` has no {option}"

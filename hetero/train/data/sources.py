@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ class Source:
         split: which split.
         partial_last_line: "skip" or "error": what to do with a JSONL file that ends in the middle of a line.
         skipped: one sentence for each line that was skipped.
+        on_malformed: told of every JSONL line that is no row, which is then left out; None: the first is an error.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Source:
     partial_last_line: str = "skip"
     skipped: list[str] = field(default_factory=list)
     saved_dataset: Path | None = None
+    on_malformed: Callable[[str, str], None] | None = None
 
     def __iter__(self) -> Iterator[tuple[str, dict[str, Any]]]:
         self.skipped.clear()
@@ -79,12 +81,20 @@ class Source:
                 text = line.removeprefix(_BOM) if number == 1 else line
                 if text.strip():
                     try:
-                        yield place, _parse(text, place)
+                        row = _parse(text, place)
                     except Malformed as error:
-                        if line.endswith(b"\n"):
-                            raise DataError(str(error)) from error
-                        self._cut_off(place, offset, len(line), error)
+                        self._malformed(place, offset, line, error)
+                    else:
+                        yield place, row
                 offset += len(line)
+
+    def _malformed(self, place: str, offset: int, line: bytes, error: Malformed) -> None:
+        if not line.endswith(b"\n"):
+            self._cut_off(place, offset, len(line), error)
+        elif self.on_malformed is None:
+            raise DataError(str(error)) from error
+        else:
+            self.on_malformed(place, str(error).removeprefix(f"{place}: "))
 
     def _cut_off(self, place: str, offset: int, size: int, error: Exception) -> None:
         what = f"{place}: the last line is cut off ({size} bytes at byte {offset}, no line end)"

@@ -66,6 +66,31 @@ def load(recipe: Any, device: Any) -> tuple[Any, Any]:
     return model.train(), tokenizer
 
 
+def load_tokenizer(name: str, *, chat_template_path: str | None = None, eos_token: str | None = None) -> Any:
+    """The tokenizer of a model, as :func:`load` prepares it, without the model. Arguments as in the recipe.
+
+    Raises:
+        ModelError: there is none, or it lacks what training needs.
+    """
+    if name.startswith(tiny.PREFIX):
+        if name not in tiny.NAMES:
+            raise ModelError(f"there is no builtin model {name!r}; there are: {', '.join(tiny.NAMES)}")
+        tokenizer: Any = tiny.tiny_tokenizer()
+    else:
+        from transformers import AutoTokenizer
+
+        local = is_local(name)
+        source = str(Path(name).expanduser()) if local else name
+        if local and not Path(source).is_dir():
+            raise ModelError(f"{source} is not a folder; give one that holds a tokenizer")
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(source, local_files_only=local, trust_remote_code=False)
+        except (OSError, ValueError, ImportError, KeyError, RuntimeError) as error:
+            raise ModelError(f"cannot load the tokenizer of {name!r}: {error}") from error
+    prepare_tokenizer(tokenizer, chat_template_path=chat_template_path, eos_token=eos_token)
+    return tokenizer
+
+
 def _scores(recipe: Any) -> bool:
     """Whether a reward model is asked for: a classifier with one output instead of a language model."""
     return recipe.algorithm == "rm"

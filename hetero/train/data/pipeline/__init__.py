@@ -1,0 +1,1 @@
+"""Cleaning of training data, as the `data` steps of a recipe say."""
